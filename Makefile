@@ -1,0 +1,34 @@
+# `make demo` and `make test` do all the set-up on a machine with Python >= 3.11, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test soak bench clean
+
+demo: .venv/demo.stamp
+	$(BIN)/atdm demo
+
+test: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not soak"
+
+soak: .venv/dev.stamp
+	$(BIN)/pytest -m soak
+
+bench: .venv/dev.stamp
+	$(BIN)/atdm bench
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/demo.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/dev.stamp: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@ .venv/demo.stamp
+
+clean:
+	rm -rf .venv out dist

@@ -1,0 +1,193 @@
+"""Masks: AES-256-CTR keystream, read as little-endian words and added modulo 2^64.
+
+Rule 1: a key and a nonce mask one vector, ever. Two vectors under one mask give away their difference.
+Rule 2: a nonce is 12 hashed bytes and 4 zero bytes. The zeros are where CTR counts blocks, so two different nonces
+        share no block for as long as a vector stays below 2^32 blocks; wholly hashed nonces could only promise that
+        with high probability. A collision in 12 bytes takes a second preimage of a hash, and is refused by Rule 1.
+Rule 3: a cipher is opened once per key; a new nonce costs a tenth of a new cipher.
+"""
+
+from collections.abc import Iterable
+from time import perf_counter
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from atdm.crypto.keys import KEY_BYTES, Field, digest
+from atdm.crypto.ring import WORD_BYTES, UInt64Array
+from atdm.errors import RunAborted, UsageError
+
+NONCE_BYTES = 16
+_HASHED_BYTES = 12
+_COUNTER = bytes(NONCE_BYTES - _HASHED_BYTES)
+_MAX_WORDS = 2**33  # 2^32 blocks of two words
+# Words masked in one go: input, keystream and total together stay in a 2 MB cache. Even, so that a chunk ends on a
+# block boundary and the next one continues the stream.
+_CHUNK = 16384
+_FLOOR_NONCE = bytes(NONCE_BYTES)
+_ZEROS = memoryview(bytes(WORD_BYTES * _CHUNK))
+
+
+def nonce(context: bytes, *fields: Field) -> bytes:
+    """The nonce of one masked vector: everything both ends must agree on, hashed."""
+    return digest("nonce", context, *fields)[:_HASHED_BYTES] + _COUNTER
+
+
+class Stream:
+    """Keystream of one key. `again=True` states that the nonce masks the very same words as before (a resend), or
+    that a mask is being taken off; without it a nonce is accepted once."""
+
+    __slots__ = ("_cipher", "_used", "_scratch")
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = _open(key)
+        self._used = _Used()
+        self._scratch = _Scratch()
+
+    def __repr__(self) -> str:
+        return f"Stream({len(self._used)} nonces used)"
+
+    def add(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
+        """Add the keystream to words, in place."""
+        self._used.spend(nonce, words, again)
+        self._scratch.apply(words, nonce, (self._cipher,), ())
+
+    def subtract(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
+        """Subtract the keystream from words, in place."""
+        self._used.spend(nonce, words, again)
+        self._scratch.apply(words, nonce, (), (self._cipher,))
+
+    def words(self, count: int, nonce: bytes, *, again: bool = False) -> UInt64Array:
+        """`count` keystream words."""
+        words = np.zeros(count, dtype=np.uint64)
+        self.add(words, nonce, again=again)
+        return words
+
+
+class MaskSet:
+    """All pairwise masks of one agent: one key per neighbour, added (+1) or subtracted (-1).
+
+    Both ends of a pair use the same nonce and opposite signs, so the masks of a whole graph add up to zero.
+    The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour.
+    """
+
+    __slots__ = ("_plus", "_minus", "_used", "_scratch")
+
+    def __init__(self, signed_keys: Iterable[tuple[int, bytes]]) -> None:
+        plus: list[CipherContext] = []
+        minus: list[CipherContext] = []
+        seen: set[bytes] = set()
+        for sign, key in signed_keys:
+            if sign not in (1, -1):
+                raise UsageError(f"mask sign {sign}: give +1 to one end of a pair and -1 to the other")
+            if key in seen:
+                raise UsageError("two neighbours have the same pair key: every pair needs its own, check the roster")
+            seen.add(key)
+            (plus if sign == 1 else minus).append(_open(key))
+        self._plus, self._minus = tuple(plus), tuple(minus)
+        self._used = _Used()
+        self._scratch = _Scratch()
+
+    def __repr__(self) -> str:
+        return f"MaskSet({len(self)} masks, {len(self._used)} nonces used)"
+
+    def __len__(self) -> int:
+        return len(self._plus) + len(self._minus)
+
+    def apply(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
+        """Put all masks on words, in place. `again` as in Stream: the very same words, for a resend."""
+        self._used.spend(nonce, words, again)  # one look-up covers all keys: they are always used together
+        self._scratch.apply(words, nonce, self._plus, self._minus)
+
+
+def pair_sign(own: bytes, peer: bytes) -> int:
+    """+1 for the smaller identity of a pair, -1 for the larger."""
+    if own == peer:
+        raise UsageError("an agent has no mask with itself: check the roster for a repeated identity")
+    return 1 if own < peer else -1
+
+
+def keystream_floor(words: int, masks: int) -> float:
+    """Seconds that `masks` masks of `words` words take as bare keystream and addition: what no bookkeeping can beat.
+
+    The best of many passes over 64 open ciphers, scaled: a pause of the machine is not part of a floor.
+    """
+    ciphers = [_open(number.to_bytes(KEY_BYTES, "little")) for number in range(64)]
+    total = np.zeros(words, dtype=np.uint64)
+    best = float("inf")
+    for _ in range(max(10, min(200, 2**17 // max(words, 1)))):
+        start = perf_counter()
+        for first in range(0, words, _CHUNK):
+            part = total[first : first + _CHUNK]
+            zeros, buffer = bytes(part.nbytes), bytearray(part.nbytes)
+            stream = np.frombuffer(buffer, dtype="<u8")
+            for cipher in ciphers:
+                if first == 0:
+                    cipher.reset_nonce(_FLOOR_NONCE)
+                cipher.update_into(zeros, buffer)
+                np.add(part, stream, part)
+        best = min(best, perf_counter() - start)
+    return best * masks / len(ciphers)
+
+
+def _open(key: bytes) -> CipherContext:
+    if len(key) != KEY_BYTES:
+        raise UsageError(f"mask key is {len(key)} bytes: give {KEY_BYTES} bytes, as derive() returns")
+    return Cipher(AES256(key), CTR(bytes(NONCE_BYTES))).encryptor()
+
+
+class _Used:
+    """Nonces spent so far, with the number of words each masked."""
+
+    __slots__ = ("_sizes",)
+
+    def __init__(self) -> None:
+        self._sizes: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def spend(self, nonce: bytes, words: UInt64Array, again: bool) -> None:
+        if len(nonce) != NONCE_BYTES or not nonce.endswith(_COUNTER):
+            raise UsageError(f"a mask nonce is {_HASHED_BYTES} hashed bytes and {len(_COUNTER)} zeros: use nonce()")
+        if words.ndim != 1 or words.dtype != np.uint64 or words.size >= _MAX_WORDS:
+            raise UsageError(f"masks go on one row of uint64 words, got {words.dtype} of shape {words.shape}")
+        size = self._sizes.setdefault(nonce, words.size) if again else self._sizes.get(nonce)
+        if size is not None and not (again and size == words.size):
+            raise RunAborted(
+                "this mask was used before: resend the stored bytes or start a new run; nothing was masked"
+            )
+        self._sizes[nonce] = words.size
+
+
+class _Scratch:
+    """Room for one chunk of keystream, kept between uses. It holds mask words: never shown, never shared."""
+
+    __slots__ = ("_buffer", "_words")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._words: UInt64Array = np.frombuffer(self._buffer, dtype="<u8")
+
+    def apply(
+        self, words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]
+    ) -> None:
+        """Add the keystreams of `plus` to words and subtract those of `minus`, one chunk of words at a time."""
+        self._reserve(min(words.size, _CHUNK))
+        buffer = self._buffer
+        for first in range(0, words.size, _CHUNK):
+            part = words[first : first + _CHUNK]
+            zeros, stream = _ZEROS[: WORD_BYTES * part.size], self._words[: part.size]
+            for ciphers, combine in ((plus, np.add), (minus, np.subtract)):
+                for cipher in ciphers:
+                    if first == 0:  # later chunks go on where the cipher stopped
+                        cipher.reset_nonce(nonce)
+                    cipher.update_into(zeros, buffer)
+                    combine(part, stream, part)
+
+    def _reserve(self, count: int) -> None:
+        if count > self._words.size:
+            self._buffer = bytearray(WORD_BYTES * count)
+            self._words = np.frombuffer(self._buffer, dtype="<u8")

@@ -1,0 +1,120 @@
+"""Data quality before anything leaves: what each agent's readings look like, and why a fit would be refused.
+
+Promise: problems are reported, not raised; the strict reader refuses exactly when there is a problem,
+apart from the number of agents, which only protocols judge.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from atdm.data import clock, rules, tables
+from atdm.data.tables import StrPath, Zones
+from atdm.errors import DataError
+
+MIN_AGENTS = 3  # with two, each learns the other from the sum: every protocol refuses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentQuality:
+    """What one agent's readings look like."""
+
+    agent: str
+    rows: int  # rows in the file
+    first: pd.Timestamp
+    last: pd.Timestamp
+    step: pd.Timedelta | None  # the commonest; None for a single row
+    gaps: int  # places where the next row is more than a step away
+    missing: int  # stamps of the cluster without a temperature or load of this agent
+    min: float  # temperature [°C]
+    max: float  # temperature [°C]
+    stuck_hours: float  # longest time at one temperature [h]
+    suspicion: str  # in words; empty if none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """The verdict on two tables. `agents` is empty where the zones table cannot be read at all."""
+
+    agents: tuple[AgentQuality, ...]
+    problems: tuple[str, ...]  # each a reason a fit would be refused
+    notes: tuple[str, ...]
+
+
+def quality(
+    zones: StrPath,
+    weather: StrPath,
+    *,
+    timezone: str | None = None,
+    sort: bool = False,
+    delimiter: str = ",",
+    decimal: str = ".",
+) -> Quality:
+    """Look at a cluster's files; the options are those of read_cluster."""
+    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
+    problems: list[str] = []
+    z = w = None
+    try:
+        z = tables.read_zones(zones, declared)
+    except DataError as error:
+        problems.append(str(error))
+    try:
+        w = tables.read_weather(weather, declared)
+    except DataError as error:
+        problems.append(str(error))
+
+    found: list[rules.Finding] = []
+    if z is not None and w is not None:
+        found += tables.faults(z, w)
+    elif z is not None:
+        found += tables.zone_faults(z)
+    elif w is not None:
+        found += tables.weather_faults(w)
+    problems += [fault.text for fault in found]
+
+    notes = (*(z.notes if z else ()), *(w.notes if w else ()))
+    if z is not None and w is not None and not problems:
+        try:
+            notes = tables.combined(z, w, declared).notes
+        except DataError as error:
+            problems.append(str(error))
+    if z is not None and len(z.agents) < MIN_AGENTS:
+        count = len(z.agents)
+        problems.append(
+            f"{z.source}: {count} agent{'s' if count > 1 else ''}, every protocol needs {MIN_AGENTS}: add agents"
+        )
+    rows = () if z is None else _rows(z, found)
+    return Quality(agents=rows, problems=tuple(problems), notes=notes)
+
+
+def _rows(zones: Zones, found: Iterable[rules.Finding]) -> tuple[AgentQuality, ...]:
+    time = zones.time
+    step = tables.step_of(zones) or pd.Timedelta(0)
+    temperature, load = zones.wide("indoor_temp_c", time), zones.wide("load_kw", time)
+    segment = clock.segments(time, step)
+    stuck = rules.stuck_hours(temperature, segment, step)
+    missing = (temperature.isna() | load.isna()).sum()
+    suspicions = [*found, *rules.oddities(temperature, load, segment, step)]
+    low, high = temperature.min(), temperature.max()
+
+    def row(agent: str, stamps: pd.DatetimeIndex) -> AgentQuality:
+        lengths = np.diff(stamps.asi8)
+        own = pd.Timedelta(clock.commonest_step(lengths), unit="ns") if len(lengths) else None
+        return AgentQuality(
+            agent=agent,
+            rows=len(stamps),
+            first=stamps[0],
+            last=stamps[-1],
+            step=own,
+            gaps=0 if own is None else int((lengths > own.value).sum()),
+            missing=int(missing[agent]),
+            min=float(low[agent]),
+            max=float(high[agent]),
+            stuck_hours=float(stuck[agent]),
+            suspicion=", ".join(suspicion.short for suspicion in suspicions if agent in suspicion.agents),
+        )
+
+    by_code = zones.readings.groupby("code")["time"]
+    return tuple(row(agent, pd.DatetimeIndex(by_code.get_group(code))) for code, agent in enumerate(zones.agents))

@@ -1,0 +1,87 @@
+"""Time stamps as numbers: gap-free segments, the season's phase, lengths of time.
+
+Promise: every function depends on the stamps alone, so training, testing and forecasting that call it
+agree on the clock. Stamps are zone-aware; nothing here rounds, sorts or fills them.
+"""
+
+import re
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from atdm.errors import UsageError
+
+IntArray = npt.NDArray[np.int64]
+
+MONDAY = pd.Timestamp("1970-01-05")  # any Monday does; a fixed one makes a weekly season start on Mondays
+
+_LENGTH = re.compile(r"(\d+)\s*(s|min|h|d|w)")
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def duration(text: str) -> pd.Timedelta:
+    """A positive length of time such as "30min", "24h", "1d" or "1w"."""
+    # pandas' own parser changes its unit letters between versions, and warns
+    match = _LENGTH.fullmatch(text.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f"{text!r} is not a length of time: write a whole number and s, min, h, d or w, as in '24h'")
+    try:
+        return pd.Timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+    except (OverflowError, ValueError):
+        raise UsageError(f"{text!r} is too long a time: write something like '24h'") from None
+
+
+def season_steps(season: str, step: pd.Timedelta) -> int:
+    """Number of steps in a season such as "24h". [-]"""
+    length = duration(season)
+    if length % step != pd.Timedelta(0):
+        raise UsageError(f"season {season!r} is not a multiple of the {spell(step)} step: choose one that is")
+    return int(length // step)
+
+
+def zone(name: str) -> ZoneInfo:
+    """The time zone of an IANA name."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, malformed, or a folder of the zone database
+        raise UsageError(f"unknown time zone {name!r}: use an IANA name such as 'Europe/London' or 'UTC'") from None
+
+
+def segments(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:
+    """Number (0, 1, …) of the gap-free segment each stamp lies in."""
+    if len(time) == 0:
+        return np.zeros(0, dtype=np.int64)
+    gap = np.asarray(time[1:] - time[:-1] != step)
+    return np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
+
+
+def phase(time: pd.DatetimeIndex, step: pd.Timedelta, timezone: str, period: int) -> IntArray:
+    """Season index 0 … period−1 of each stamp: whole steps since local midnight of a Monday, modulo period.
+
+    Local means the wall clock of `timezone`, so that after a change to summer time 07:00 keeps its index.
+    """
+    wall = time.tz_convert(zone(timezone)).tz_localize(None)
+    steps = np.asarray((wall - MONDAY) // step, dtype=np.int64)
+    return steps % period
+
+
+def commonest_step(differences: IntArray) -> int:
+    """The commonest of some time differences, the smallest if several are. [same unit]"""
+    lengths, counts = np.unique(differences, return_counts=True)
+    return int(lengths[np.argmax(counts)])
+
+
+def spell(length: pd.Timedelta) -> str:
+    """A length of time as a person writes it: "30 min", "1 h", "1.5 min"."""
+    seconds = length.total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
+
+
+def stamp(time: pd.Timestamp) -> str:
+    """A time stamp as messages show it, in UTC."""
+    return time.tz_convert("UTC").strftime("%Y-%m-%dT%H:%M:%SZ")

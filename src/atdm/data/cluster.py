@@ -1,0 +1,221 @@
+"""A cluster: every agent's readings on one clock, beside the weather they share.
+
+Promise: a Cluster has no missing, infinite or implausible value, increasing UTC stamps on one regular grid
+(gaps split it into segments), and one owner per agent. Whatever was left out to get there is in `notes`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from atdm.data import clock, rules
+from atdm.data.clock import IntArray, stamp
+from atdm.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Cluster:
+    """Readings of all agents; rows are time stamps (UTC), columns agents."""
+
+    temperature: pd.DataFrame  # indoor [°C]
+    load: pd.DataFrame  # heating power, cooling negative [kW]
+    outdoor: pd.Series  # outdoor temperature [°C]
+    solar: pd.Series  # global horizontal irradiance [kW/m²]
+    owner: pd.Series  # agent -> building, itself where none was given
+    step: pd.Timedelta
+    timezone: str  # IANA name: the clock the season follows
+    rows_dropped: int  # stamps left out because some agent, or the weather, had no reading
+    notes: tuple[str, ...]  # what the person should know about the data
+
+    @classmethod
+    def from_frames(
+        cls,
+        temperature: pd.DataFrame,
+        load: pd.DataFrame,
+        outdoor: pd.Series,
+        solar: pd.Series,
+        *,
+        owner: pd.Series | None = None,
+        timezone: str = "UTC",
+        notes: Sequence[str] = (),
+    ) -> "Cluster":
+        """A cluster from wide frames in memory, under the rules files are read by.
+
+        temperature [°C] and load [kW] have one column per agent, outdoor [°C] and solar [kW/m²] are series;
+        all share one increasing zone-aware index. Rows with a missing value are dropped and counted.
+        """
+        clock.zone(timezone)
+        time = _checked_time(temperature.index)
+        for name, other in (("load", load), ("outdoor", outdoor), ("solar", solar)):
+            if not other.index.equals(temperature.index):
+                raise DataError(
+                    f"{name}: its time stamps differ from those of temperature: give all four the same index"
+                )
+        agents = pd.Index([str(agent) for agent in temperature.columns], name="agent")
+        if len(agents) == 0 or not agents.is_unique or list(agents) != [str(agent) for agent in load.columns]:
+            raise DataError("temperature, load: need the same agents, each once, in the same order: align the columns")
+        t = pd.DataFrame(_floats(temperature, "temperature"), index=time, columns=agents)
+        h = pd.DataFrame(_floats(load, "load"), index=time, columns=agents)
+        o = pd.Series(_floats(outdoor, "outdoor"), index=time)
+        r = pd.Series(_floats(solar, "solar"), index=time)
+        for fault in _faults(t, h, o, r):
+            raise DataError(fault.text)
+        return assemble(
+            t, h, o, r, owner=_checked_owner(owner, agents), timezone=timezone, notes=notes, source="temperature"
+        )
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names, in order of first appearance."""
+        return tuple(self.temperature.columns)
+
+    @property
+    def time(self) -> pd.DatetimeIndex:
+        """The stamps of the rows, in UTC."""
+        return pd.DatetimeIndex(self.temperature.index)
+
+    @property
+    def segment(self) -> IntArray:
+        """Number of the gap-free segment each row is in: lags must not cross from one to the next."""
+        return clock.segments(self.time, self.step)
+
+    def phase(self, period: int) -> IntArray:
+        """Season index of each row: the k-th step after local midnight has index k (mod period)."""
+        return clock.phase(self.time, self.step, self.timezone, period)
+
+    def by_building(self) -> "Cluster":
+        """The same cluster with buildings as agents: mean temperature, summed load of their zones."""
+        buildings = pd.Index(self.owner.unique(), name="agent")
+        zones = [self.owner.index[(self.owner == building).to_numpy()] for building in buildings]
+        mean = {b: self.temperature[z].mean(axis="columns") for b, z in zip(buildings, zones, strict=True)}
+        total = {b: self.load[z].sum(axis="columns") for b, z in zip(buildings, zones, strict=True)}
+        owner = pd.Series(buildings.to_numpy(), index=buildings, name="building")
+        return self._with(
+            temperature=pd.DataFrame(mean).rename_axis(columns="agent"),
+            load=pd.DataFrame(total).rename_axis(columns="agent"),
+            owner=owner,
+        )
+
+    def select(self, agents: Sequence[str]) -> "Cluster":
+        """The same rows for some agents, in the order given."""
+        names = list(agents)
+        unknown = [name for name in names if name not in self.owner.index]
+        if unknown or not names or len(set(names)) < len(names):
+            what = f"no agent {unknown[0]!r}" if unknown else "select needs agents, each once"
+            raise UsageError(f"{what}: the cluster has {rules.listed(self.agents)}")
+        return self._with(temperature=self.temperature[names], load=self.load[names], owner=self.owner[names])
+
+    def _with(self, *, temperature: pd.DataFrame, load: pd.DataFrame, owner: pd.Series) -> "Cluster":
+        return Cluster(
+            temperature=temperature,
+            load=load,
+            outdoor=self.outdoor,
+            solar=self.solar,
+            owner=owner,
+            step=self.step,
+            timezone=self.timezone,
+            rows_dropped=self.rows_dropped,
+            notes=self.notes,
+        )
+
+    def __repr__(self) -> str:
+        # never the readings: they are private, and this ends up in logs
+        first, last = stamp(self.time[0]), stamp(self.time[-1])
+        return (
+            f"Cluster({len(self.agents)} agents, {len(self.time)} rows of {clock.spell(self.step)}, {first} to {last})"
+        )
+
+
+def assemble(
+    temperature: pd.DataFrame,
+    load: pd.DataFrame,
+    outdoor: pd.Series,
+    solar: pd.Series,
+    *,
+    owner: pd.Series,
+    timezone: str,
+    notes: Sequence[str],
+    source: str,
+    step: pd.Timedelta | None = None,
+) -> Cluster:
+    """A cluster of the rows where nothing is missing; `source` names the table in messages.
+
+    The values have passed the rules; the stamps are increasing and share one grid.
+    """
+    time = pd.DatetimeIndex(temperature.index)
+    lacking = temperature.isna() | load.isna()
+    no_weather = outdoor.isna() | solar.isna()
+    kept = ~(lacking.any(axis="columns") | no_weather).to_numpy()
+    dropped = int((~kept).sum())
+    said = list(notes)
+    if dropped:
+        worst = lacking.sum().idxmax()
+        cause = (
+            f"agent {worst!r} lacks {int(lacking[worst].sum())}" if lacking.any(axis=None) else "the weather has holes"
+        )
+        if not kept.any():
+            raise DataError(f"{source}: no time stamp has a reading of every agent ({cause}): leave agents or days out")
+        said.append(f"{dropped} of {len(time)} time stamps dropped for all agents, a reading was missing ({cause})")
+    step = step or pd.Timedelta(clock.commonest_step(np.diff(time.asi8)), unit="ns")
+    t, h = temperature[kept], load[kept]
+    segment = clock.segments(pd.DatetimeIndex(t.index), step)
+    said += [odd.text for odd in rules.oddities(t, h, segment, step)]
+    said += [odd.text for odd in rules.weather_oddities(pd.DataFrame({"outdoor": outdoor[kept], "solar": solar[kept]}))]
+    return Cluster(
+        temperature=t,
+        load=h,
+        outdoor=outdoor[kept].rename("outdoor"),
+        solar=solar[kept].rename("solar"),
+        owner=owner,
+        step=step,
+        timezone=timezone,
+        rows_dropped=dropped,
+        notes=tuple(said),
+    )
+
+
+def _checked_time(index: pd.Index) -> pd.DatetimeIndex:
+    if not isinstance(index, pd.DatetimeIndex) or index.tz is None:
+        raise DataError("temperature: its index has no time zone: use tz_localize to say which clock it is")
+    time = index.tz_convert("UTC").as_unit("ns").rename("time")
+    if len(time) < 2 or time.hasnans:
+        raise DataError("temperature: needs at least two time stamps, none missing: give more rows")
+    steps = np.diff(time.asi8)
+    if (steps <= 0).any():
+        raise DataError(
+            f"temperature: time does not increase after {stamp(time[int(np.argmax(steps <= 0))])}: sort the rows"
+        )
+    off = steps % clock.commonest_step(steps) != 0
+    if off.any():
+        raise DataError(
+            f"temperature: irregular step after {stamp(time[int(np.argmax(off))])}: resample to a regular step"
+        )
+    return time
+
+
+def _checked_owner(owner: pd.Series | None, agents: pd.Index) -> pd.Series:
+    if owner is None:
+        return pd.Series(agents.to_numpy(), index=agents, name="building")
+    if not owner.index.is_unique or owner.isna().any() or not agents.isin(owner.index).all():
+        raise DataError(f"owner: names no single building for each agent: give one for {rules.listed(tuple(agents))}")
+    return owner.loc[agents].astype(str).rename("building").rename_axis("agent")
+
+
+def _floats(values: pd.DataFrame | pd.Series, name: str) -> np.ndarray:
+    try:
+        numbers = values.to_numpy(dtype=np.float64, copy=True)
+    except (TypeError, ValueError):
+        raise DataError(f"{name}: holds something that is not a number: convert it to float64") from None
+    if np.isinf(numbers).any():
+        raise DataError(f"{name}: holds infinite values: put NaN where there is no reading")
+    return numbers
+
+
+def _faults(t: pd.DataFrame, h: pd.DataFrame, o: pd.Series, r: pd.Series) -> Iterator[rules.Finding]:
+    yield from rules.temperature_faults(t, "temperature", rules.INDOOR_C)
+    yield from rules.load_faults(h, "load")
+    yield from rules.temperature_faults(o.to_frame(""), "outdoor", rules.OUTDOOR_C)
+    low, high = rules.SOLAR_W_M2
+    yield from rules.outside(r.to_frame(""), "solar", (low / 1000, high / 1000), "kW/m²")

@@ -1,0 +1,12 @@
+"""The bundled cluster: 64 zones of 7 commercial buildings, 30 winter days. sample64/PROVENANCE.md says whence."""
+
+from importlib import resources
+
+from atdm.data.cluster import Cluster
+from atdm.data.tables import read_cluster
+
+
+def load_sample() -> Cluster:
+    """The bundled sample, in half-hours. [°C, kW, kW/m²]"""
+    with resources.as_file(resources.files("atdm.data") / "sample64") as folder:
+        return read_cluster(folder / "zones.parquet", folder / "weather.parquet")

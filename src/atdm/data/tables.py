@@ -1,0 +1,289 @@
+"""The file contract: a table of zones and a table of weather become a Cluster, or one refusal that says why.
+
+    zones     time, agent, indoor_temp_c [°C], load_kw [kW] [, building]       one row per agent and stamp
+    weather   time, outdoor_temp_c [°C], solar_w_m2 [W/m²]
+
+Rule 1: nothing is imputed, clipped, resampled or converted; rows are sorted only when asked.
+Rule 2: what is left out (rows, columns, doubles) is said in the cluster's notes.
+Rule 3: faults are yielded, so that a strict reader raises the first and a check lists them all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from atdm.data import clock, columns, rules
+from atdm.data.clock import IntArray, spell, stamp
+from atdm.data.cluster import Cluster, assemble
+from atdm.data.files import Table, read_table
+from atdm.errors import DataError, UsageError
+
+StrPath = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """What the caller declares about the files."""
+
+    timezone: str | None = None  # of stamps without offset, and of the season
+    sort: bool = False
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        if self.timezone is not None:
+            clock.zone(self.timezone)
+        if self.decimal not in (".", ",") or self.decimal == self.delimiter:
+            raise UsageError(f"decimal {self.decimal!r} cannot be used: choose '.' or ',', other than the delimiter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Zones:
+    """The readings of a zones table, one row per agent and stamp, by agent and time."""
+
+    source: str
+    readings: pd.DataFrame  # code (of the agent), time, indoor_temp_c, load_kw
+    agents: pd.Index  # name of each code
+    owner: pd.Series  # agent -> building
+    notes: tuple[str, ...]
+
+    def wide(self, column: str, time: pd.DatetimeIndex) -> pd.DataFrame:
+        """One column per agent, NaN where an agent has no reading."""
+        values = np.full((len(time), len(self.agents)), np.nan)
+        rows = time.get_indexer(pd.DatetimeIndex(self.readings["time"]))
+        values[rows, self.readings["code"].to_numpy()] = self.readings[column].to_numpy()
+        return pd.DataFrame(values, index=time, columns=self.agents)
+
+    @property
+    def time(self) -> pd.DatetimeIndex:
+        """Every stamp some agent has, increasing."""
+        return pd.DatetimeIndex(self.readings["time"].drop_duplicates().sort_values(), name="time")
+
+    def differences(self) -> tuple[IntArray, IntArray]:
+        """Time from each reading to the same agent's next [ns], and the row of the former."""
+        code, time = self.readings["code"].to_numpy(), pd.DatetimeIndex(self.readings["time"]).asi8
+        rows = np.flatnonzero(code[1:] == code[:-1])
+        return (time[1:] - time[:-1])[rows], rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weather:
+    """The readings of a weather table, by time."""
+
+    source: str
+    readings: pd.DataFrame  # index time; outdoor_temp_c, solar_w_m2
+    notes: tuple[str, ...]
+
+
+def read_cluster(
+    zones: StrPath,
+    weather: StrPath,
+    *,
+    timezone: str | None = None,
+    sort: bool = False,
+    delimiter: str = ",",
+    decimal: str = ".",
+) -> Cluster:
+    """Read a cluster (or one agent's own file) from parquet, .csv or .csv.gz files.
+
+    timezone: IANA name of the clock the season follows and of stamps written without offset; UTC if not given,
+    and then every stamp must say its offset. sort: accept rows that are not in time order. delimiter, decimal: of CSV.
+    Raises DataError, in one line, for anything that cannot be used as it is.
+    """
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
+    z, w = read_zones(zones, declared), read_weather(weather, declared)
+    for fault in faults(z, w):
+        raise DataError(fault.text)
+    return combined(z, w, declared)
+
+
+def read_zones(path: StrPath, declared: Format) -> Zones:
+    """The zones table, typed, without doubles, in order; its values are not judged yet."""
+    where = Path(path)
+    table = read_table(
+        where, ("time", "agent", "indoor_temp_c", "load_kw"), ("building",), delimiter=declared.delimiter
+    )
+    codes, names = columns.names(table.columns["agent"], f"{where}: agent")
+    long = pd.DataFrame({"code": codes, **_values(table, where, ("indoor_temp_c", "load_kw"), declared)})
+    agents = pd.Index(names, name="agent")
+    owner = _owner(table, where, codes, agents)
+    long, notes = _ordered(long, where, declared, agents)
+    return Zones(source=str(where), readings=long, agents=agents, owner=owner, notes=(*_ignored(table, where), *notes))
+
+
+def read_weather(path: StrPath, declared: Format) -> Weather:
+    """The weather table, typed, without doubles, in order; its values are not judged yet."""
+    where = Path(path)
+    table = read_table(where, ("time", "outdoor_temp_c", "solar_w_m2"), delimiter=declared.delimiter)
+    long = pd.DataFrame({"code": 0, **_values(table, where, ("outdoor_temp_c", "solar_w_m2"), declared)})
+    long, notes = _ordered(long, where, declared, None)
+    readings = long.drop(columns="code").set_index("time")
+    return Weather(source=str(where), readings=readings, notes=(*_ignored(table, where), *notes))
+
+
+def combined(zones: Zones, weather: Weather, declared: Format) -> Cluster:
+    """The cluster of two tables that have no fault."""
+    time = zones.time
+    sky = weather.readings.loc[time]
+    return assemble(
+        zones.wide("indoor_temp_c", time),
+        zones.wide("load_kw", time),
+        sky["outdoor_temp_c"],
+        sky["solar_w_m2"] / 1000.0,  # W/m² -> kW/m²
+        owner=zones.owner,
+        timezone=declared.timezone or "UTC",
+        notes=(*zones.notes, *weather.notes),
+        source=zones.source,
+        step=step_of(zones),
+    )
+
+
+def faults(zones: Zones, weather: Weather) -> Iterator[rules.Finding]:
+    """Every reason not to use the two tables together."""
+    yield from zone_faults(zones)
+    yield from weather_faults(weather)
+    yield from _coverage_faults(zones, weather)
+
+
+def zone_faults(zones: Zones) -> Iterator[rules.Finding]:
+    """Every reason not to use a zones table."""
+    time = zones.time
+    yield from _step_faults(zones)
+    yield from rules.temperature_faults(
+        zones.wide("indoor_temp_c", time), f"{zones.source}: indoor_temp_c", rules.INDOOR_C
+    )
+    yield from rules.load_faults(zones.wide("load_kw", time), f"{zones.source}: load_kw")
+
+
+def weather_faults(weather: Weather) -> Iterator[rules.Finding]:
+    """Every reason not to use a weather table."""
+    outdoor, solar = (weather.readings[[name]].set_axis([""], axis="columns") for name in weather.readings.columns)
+    time = pd.DatetimeIndex(weather.readings.index)
+    yield from rules.temperature_faults(outdoor, f"{weather.source}: outdoor_temp_c", rules.OUTDOOR_C)
+    yield from rules.solar_faults(solar, f"{weather.source}: solar_w_m2", time[-1] - time[0])
+
+
+def step_of(zones: Zones) -> pd.Timedelta | None:
+    """The commonest time between an agent's readings; None where no agent has two."""
+    lengths, _ = zones.differences()
+    return pd.Timedelta(clock.commonest_step(lengths), unit="ns") if len(lengths) else None
+
+
+def _values(table: Table, where: Path, numeric: tuple[str, ...], declared: Format) -> dict[str, object]:
+    values: dict[str, object] = {"time": columns.stamps(table.columns["time"], f"{where}: time", declared.timezone)}
+    for name in numeric:
+        values[name] = columns.numbers(table.columns[name], f"{where}: {name}", decimal=declared.decimal)
+    return values
+
+
+def _ignored(table: Table, where: Path) -> tuple[str, ...]:
+    if not table.ignored:
+        return ()
+    return (f"{where}: columns not used: {rules.listed(table.ignored)}",)
+
+
+def _owner(table: Table, where: Path, codes: IntArray, agents: pd.Index) -> pd.Series:
+    if "building" not in table.columns:
+        return pd.Series(agents.to_numpy(), index=agents, name="building")
+    building_codes, buildings = columns.names(table.columns["building"], f"{where}: building")
+    pairs = pd.DataFrame({"code": codes, "building": building_codes}).drop_duplicates()
+    if (twice := pairs["code"].duplicated()).any():
+        agent = agents[int(pairs["code"][twice].iloc[0])]
+        raise DataError(f"{where}: agent {agent!r} has more than one building: give it one, or another name in each")
+    return pd.Series([buildings[b] for b in pairs["building"]], index=agents[pairs["code"].to_numpy()], name="building")
+
+
+def _ordered(
+    long: pd.DataFrame, where: Path, declared: Format, agents: pd.Index | None
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows by agent and time, without exact doubles."""
+    notes = []
+    doubled = long.duplicated(["code", "time"])
+    if doubled.any():
+        if (conflict := doubled & ~long.duplicated()).any():
+            row = int(np.flatnonzero(conflict)[0])
+            at = f"{_agent(long, row, agents)}{stamp(long['time'].iloc[row])}"
+            raise DataError(
+                f"{where}: data row {row + 1} gives other values for {at} than a row before it: keep one of them"
+            )
+        notes.append(f"{where}: {int(doubled.sum())} rows dropped that repeat another one exactly")
+        long = long[~doubled]
+    long = long.sort_values("code", kind="stable")
+    code, time = long["code"].to_numpy(), pd.DatetimeIndex(long["time"]).asi8
+    back = (code[1:] == code[:-1]) & (time[1:] < time[:-1])
+    if back.any():
+        if not declared.sort:
+            row = int(np.argmax(back)) + 1
+            at = f"{_agent(long, row, agents)}{stamp(long['time'].iloc[row])}"
+            raise DataError(
+                f"{where}: data row {int(long.index[row]) + 1}, {at}, goes back in time: sort the file, or ask for sort"
+            )
+        long = long.sort_values(["code", "time"], kind="stable")
+        notes.append(f"{where}: rows sorted by time, as asked")
+    return long.reset_index(drop=True), tuple(notes)
+
+
+def _agent(long: pd.DataFrame, row: int, agents: pd.Index | None) -> str:
+    return "" if agents is None else f"agent {agents[int(long['code'].iloc[row])]!r} at "
+
+
+def _step_faults(zones: Zones) -> Iterator[rules.Finding]:
+    lengths, rows = zones.differences()
+    code, time = zones.readings["code"].to_numpy(), zones.readings["time"]
+
+    def named(mask: IntArray) -> tuple[str, ...]:
+        return tuple(str(agent) for agent in zones.agents[np.unique(mask)])
+
+    if not len(lengths):
+        text = f"{zones.source}: no agent has two time stamps: give at least some days of readings"
+        yield rules.Finding(named(code), "one time stamp", text)
+        return
+    ns = clock.commonest_step(lengths)
+    step = spell(pd.Timedelta(ns, unit="ns"))
+    uneven = lengths % ns != 0
+    if uneven.any():
+        row = int(rows[np.argmax(uneven)])
+        text = (
+            f"{zones.source}: agent {zones.agents[code[row]]!r} has an irregular step: {stamp(time.iloc[row + 1])} "
+            f"follows {stamp(time.iloc[row])}, no multiple of {step}: resample to a regular step first"
+        )
+        yield rules.Finding(named(code[rows[uneven]]), "irregular step", text)
+        return
+    taking_it = np.unique(code[rows[lengths == ns]])
+    if other := named(np.setdiff1d(code, taking_it)):
+        text = (
+            f"{zones.source}: {rules.listed(other)} never has the {step} step of the others: resample all to one step"
+        )
+        yield rules.Finding(other, "another step", text)
+    shifted = (pd.DatetimeIndex(time).asi8 - pd.DatetimeIndex(time).asi8[0]) % ns != 0
+    if shifted.any():
+        row = int(np.argmax(shifted))
+        text = (
+            f"{zones.source}: agent {zones.agents[code[row]]!r} is off the {step} grid of {zones.agents[code[0]]!r}, "
+            f"as at {stamp(time.iloc[row])}: resample all to the same stamps"
+        )
+        yield rules.Finding(named(code[shifted]), "off the grid", text)
+
+
+def _coverage_faults(zones: Zones, weather: Weather) -> Iterator[rules.Finding]:
+    time, sky = zones.time, pd.DatetimeIndex(weather.readings.index)
+    missing = time.difference(sky)
+    if len(missing):
+        first = ", ".join(stamp(t) for t in missing[:3])
+        text = f"{weather.source}: no weather for {len(missing)} of {len(time)} stamps of {zones.source}, first {first}"
+        yield rules.Finding((), "no weather", f"{text}: extend the weather, or cut the zones")
+        return
+    step = step_of(zones)
+    within = sky[(sky >= time[0]) & (sky <= time[-1])].asi8
+    if step is None or len(within) < 2:
+        return
+    own = pd.Timedelta(clock.commonest_step(np.diff(within)), unit="ns")
+    if own != step:
+        text = (
+            f"{weather.source}: has a {spell(own)} step, {zones.source} one of {spell(step)}: average it to that step"
+        )
+        yield rules.Finding((), "another step", text)

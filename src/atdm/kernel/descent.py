@@ -1,0 +1,131 @@
+"""Block coordinate descent for Eq. (3), in whatever way the two subproblems are answered.
+
+    SP_I  (ξ fixed): least squares gives α and the objective f1
+    SP_II (α fixed): Eq. (4) gives ξ and the objective f2
+    stop when min(f1 − f2, (f1 − f2)/f2) < tolerance
+
+The weights may be those of agents (one column each) or coordinates in a basis of weighted sums (span.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from atdm.errors import RunAborted
+from atdm.kernel.design import FloatArray
+from atdm.kernel.weights import check_ridge_zero, free_weights, nonnegative_weights
+
+RIDGE_GROWTH = 1.1  # nonnegative="ridge" tries λ·1.1ᵏ
+RIDGE_STEPS = 240  # λ·1.1²⁴⁰ ≈ 10¹⁰ λ; by then ξ = 1/K for any data
+MAX_ITERATIONS = 200
+
+
+class Status(StrEnum):
+    """How an estimation ended."""
+
+    CONVERGED = "converged"
+    CAPPED = "capped"  # the agents' own limits stopped the solver before its tolerance
+    NOT_CONVERGED = "not converged"
+
+
+class Subproblems(Protocol):
+    """The two questions of the descent; who answers them, and from what, is the caller's business."""
+
+    def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
+        """α and f1 for fixed weights."""
+
+    def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
+        """Weights and f2 for fixed α."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descent:
+    """Where a descent stands. Kept so small that a party can hold it between two messages."""
+
+    alpha: FloatArray
+    weights: FloatArray
+    previous: FloatArray  # the weights from which SP_I found α
+    objectives: tuple[float, ...] = ()  # f1, f2, f1, f2, …
+    converged: bool = False
+
+    @property
+    def iterations(self) -> int:
+        return len(self.objectives) // 2
+
+
+def start(weights: FloatArray) -> Descent:
+    return Descent(alpha=np.empty(0), weights=weights, previous=weights)
+
+
+def gap(f1: float, f2: float) -> float:
+    """The stopping measure; below zero it is rounding noise, since SP_II cannot raise the objective."""
+    return min(f1 - f2, (f1 - f2) / f2) if f2 > 0 else f1 - f2
+
+
+def advance(state: Descent, alpha: FloatArray, f1: float, weights: FloatArray, f2: float, tolerance: float) -> Descent:
+    """One iteration: the answers of SP_I and SP_II."""
+    return replace(
+        state,
+        alpha=alpha,
+        previous=state.weights,
+        weights=weights,
+        objectives=(*state.objectives, f1, f2),
+        converged=gap(f1, f2) < tolerance,
+    )
+
+
+def descend(problem: Subproblems, weights: FloatArray, tolerance: float) -> Descent:
+    """The whole descent from the given weights."""
+    state = start(weights)
+    while not state.converged and state.iterations < MAX_ITERATIONS:
+        alpha, f1 = problem.sp1(state.weights)
+        xi, f2 = problem.sp2(alpha)
+        state = advance(state, alpha, f1, xi, f2, tolerance)
+    return state
+
+
+def descend_nonnegative(at_ridge: Callable[[float], Descent], ridge: float) -> tuple[Descent, float]:
+    """nonnegative="ridge": the whole descent again with λ·1.1ᵏ, k = 0, 1, 2, …, until no weight is negative."""
+    for k in range(RIDGE_STEPS + 1):
+        state = at_ridge(ridge * RIDGE_GROWTH**k)
+        if (state.weights >= 0).all():
+            return state, ridge * RIDGE_GROWTH**k
+    last = ridge * RIDGE_GROWTH**RIDGE_STEPS
+    raise RunAborted(f"some weight stays negative up to ridge {last:.3g}: give a ridge > 0")
+
+
+def sp1(projected: FloatArray) -> tuple[FloatArray, float]:
+    """α and the residual sum of squares from (I − Π) of the lags of s, shape (M+1, n).
+
+    With X projected out, ordinary least squares on [lags of s | X] leaves only the lags (Frisch and Waugh 1933).
+    """
+    alpha = np.linalg.lstsq(projected[1:].T, projected[0], rcond=None)[0]
+    return alpha, float(((projected[0] - alpha @ projected[1:]) ** 2).sum())
+
+
+def filtered(projected: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Z = (I − Π) τ̂ from the projected lags: lag 0 − Σ α_m lag m."""
+    answer: FloatArray = projected[0] - np.tensordot(alpha, projected[1:], axes=1)
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The subproblems with every agent's series at hand: one column an agent."""
+
+    projected: FloatArray  # (I − Π) of the lags of each agent's temperature, (M+1) × n × K
+    ridge: float
+    nonnegative: bool = False  # ξ ≥ 0 exactly
+
+    def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
+        alpha, rss = sp1(self.projected @ weights)
+        return alpha, rss + self.ridge * float(weights @ weights)
+
+    def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
+        z = filtered(self.projected, alpha)
+        check_ridge_zero(z, self.ridge)
+        weights = (nonnegative_weights if self.nonnegative else free_weights)(z, self.ridge)
+        return weights, float(((z @ weights) ** 2).sum()) + self.ridge * float(weights @ weights)

@@ -1,0 +1,118 @@
+"""Lags, season and projection: the public side of Eq. (2).
+
+Everything here follows from the weather, the load total and the clock, which all parties know.
+Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` says which belong together.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import qr
+
+from atdm.errors import DataError, UsageError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+REFERENCE_TEMP = 20.0  # °C; indoor temperatures are centred here: smaller numbers, absorbed by the season since Σξ = 1
+DEPENDENT = 1e-10  # a column whose part outside the others is below this share of its norm counts as dependent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What everybody knows about the window, row by row, and how it is split."""
+
+    load: FloatArray  # h: heating power of the whole cluster  [kW]
+    outdoor: FloatArray  # o: outdoor temperature                 [°C]
+    solar: FloatArray  # r: solar irradiance                    [kW/m²]
+    phase: IntArray  # season index of each row, 0 … period−1
+    segment: IntArray  # number of the gap-free segment of each row
+    period: int  # P: steps in one season
+    train: int  # rows 0 … train−1 are for training, the rest for testing
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+
+def parameter_count(order: int, period: int) -> int:
+    """Free parameters of Eq. (2) beside the weights."""
+    return order + 3 * (order + 1) + period
+
+
+def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArray:
+    """Rows of [start, stop) that have `order` predecessors in the same part and the same segment."""
+    rows = np.arange(start + order, stop, dtype=np.int64)
+    kept: IntArray = rows[segment[rows - order] == segment[rows]]
+    return kept
+
+
+def lags(values: FloatArray, rows: IntArray, order: int) -> FloatArray:
+    """values[rows − m] for m = 0 … order, stacked in front."""
+    return np.stack([values[rows - m] for m in range(order + 1)])
+
+
+def forcing_columns(inputs: Inputs, rows: IntArray, order: int) -> FloatArray:
+    """[lags of h | lags of o | lags of r] at the given rows: the inputs of Eq. (2) without the season."""
+    return np.concatenate([lags(v, rows, order) for v in (inputs.load, inputs.outdoor, inputs.solar)]).T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """X = [lags of h, o, r | seasonal dummies] over the training rows, and the projection Π on its span."""
+
+    order: int
+    rows: IntArray
+    columns: FloatArray  # X, n × (3(M+1) + P)
+    basis: FloatArray  # orthonormal basis of span X
+
+    @classmethod
+    def build(cls, inputs: Inputs, order: int, *, minimum_norm: bool = False) -> "Design":
+        """Refuses too few rows and, unless `minimum_norm`, columns that the data cannot tell apart."""
+        rows = lagged_rows(inputs.segment, order, 0, inputs.train)
+        needed = parameter_count(order, inputs.period) + 2
+        if len(rows) < needed:
+            raise UsageError(
+                f"{len(rows)} usable training rows for {needed - 2} parameters: give at least {needed} rows, "
+                "a lower order or a shorter season"
+            )
+        forcing = forcing_columns(inputs, rows, order)
+        season = np.zeros((len(rows), inputs.period))
+        season[np.arange(len(rows)), inputs.phase[rows]] = 1.0
+        counts = season.sum(axis=0)
+        # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
+        season_basis = season[:, counts > 0] / np.sqrt(counts[counts > 0])
+        norms = np.linalg.norm(forcing, axis=0)
+        scaled = forcing / np.where(norms > 0, norms, 1.0)
+        within = scaled - season_basis @ (season_basis.T @ scaled)
+        q, r, pivots = qr(within, mode="economic", pivoting=True)
+        rank = int((np.abs(np.diag(r)) > DEPENDENT).sum())
+        if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
+            names = [f"{v}[t-{m}]" for v in ("load", "outdoor", "solar") for m in range(order + 1)]
+            dependent = [names[i] for i in sorted(pivots[rank:])]
+            dependent += [f"season step {k}" for k in np.flatnonzero(counts == 0)]
+            shown = ", ".join(dependent[:6]) + (", …" if len(dependent) > 6 else "")
+            raise DataError(
+                f"training rows do not determine {len(dependent)} of {len(norms) + inputs.period} columns ({shown}): "
+                "use a window where they vary, or ask for the minimum-norm solution (--minimum-norm)"
+            )
+        return cls(
+            order=order,
+            rows=rows,
+            columns=np.hstack([forcing, season]),
+            basis=np.hstack([season_basis, q[:, :rank]]),
+        )
+
+    def residual(self, values: FloatArray) -> FloatArray:
+        """(I − Π) values, for a vector or the columns of a matrix."""
+        return values - self.basis @ (self.basis.T @ values)
+
+    def projected_lags(self, series: FloatArray) -> FloatArray:
+        """(I − Π) of every lag of a series (or of columns of series): shape (M+1, n[, K])."""
+        return np.stack([self.residual(series[self.rows - m]) for m in range(self.order + 1)])
+
+    def condition(self) -> float:
+        """Condition number of X with columns scaled to unit norm."""
+        norms = np.linalg.norm(self.columns, axis=0)
+        values = np.linalg.svd(self.columns / np.where(norms > 0, norms, 1.0), compute_uv=False)
+        return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")

@@ -1,0 +1,578 @@
+"""`blind`: the aggregator only adds and relays; the agents run the descent and release the model, h and s.
+
+    rows     which rows everybody has                                   ┐
+    load     h = Σ h_i                                                  │ sums that only agents can open:
+    flags    does anybody refuse the next direction?                    │ veiled with a group secret, checked,
+    basis    V_k = Σ q_ik x_i, few bits, dithered          ┐ repeated   │ chained in one context
+    scalars  residual, next direction, signs of weights    ┘            ┘
+    release  α, β, γ, θ, occ, metrics, h, s: opens to the aggregator if every agent sends its part
+
+Rule 1: a total is opened by `_open` alone: unveil, check words, range and count, together.
+Rule 2: the context hashes every total as received; agents that were shown different totals never open another one.
+Rule 3: an agent books a direction in its exposure before the first word of it leaves.
+Rule 4: decisions follow from opened totals and the leader's announced numbers alone, so no rounding can split a run.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from atdm.crypto import ring
+from atdm.crypto.keys import derive, digest, open_sealed, seal
+from atdm.crypto.prg import Stream
+from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Status
+from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray, parameter_count
+from atdm.kernel.estimate import Estimate, complete
+from atdm.kernel.span import Span
+from atdm.kernel.thermal import Coefficients
+from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
+from atdm.protocol.part import Own, Part
+from atdm.protocol.plan import Plan
+from atdm.protocol.readings import dithered, positions, public_inputs, window
+from atdm.protocol.session import Session, sum_nonce
+from atdm.protocol.sums import BLIND_BUDGET, HALVES, RAW, Block, Layout, fixed
+
+LOAD_BOUND = 1e4  # kW of one agent
+TEMP_BOUND = 51.0  # K from the reference, of one agent: readings within [−30, 70] °C, and dither
+BASIS_BITS = 16  # no more: finer totals of quantised sensors are a hidden-subset-sum problem that lattices solve
+SCALAR_BITS = 34  # residuals arrive divided by about their last public size, so sums of squares stay near 1
+SCALAR_SUM = 2.0**14 - 1  # with 34 bits, ±2^48 quanta
+VERIFY = 1e-9  # relative: an agent's own SP_I and SP_II against the leader's
+DIAGONALS = (0.3, 3.0)  # shares of λ; see BlindPart._diagonal_share
+ROOM_FOR_DIAGONALS = 12  # totals allowed
+LOOK_AHEAD = 12  # ridges above the present one whose weights are looked at
+MOST_MOVES = 6  # changes of ridge between two totals
+MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
+LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
+STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
+INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
+
+METRICS = [(p, k, m) for p in ("train", "test") for k in ("one_step", "free_run") for m in ("rmse", "mape", "r2")]
+STATUSES = tuple(Status)
+
+
+class Phase(StrEnum):
+    """Which sum an agent is waiting for."""
+
+    SECRET = "secret"
+    ROWS = "rows"
+    LOAD = "load"
+    FLAGS = "flags"
+    BASIS = "basis"
+    SCALARS = "scalars"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The leader's descent in the span, as it stands after the last total."""
+
+    alpha: FloatArray
+    weights: FloatArray  # c
+    previous: FloatArray  # the c from which SP_I found α
+    multiplier: float  # ν
+    iterations: int
+    converged: bool
+
+    def pack(self) -> FloatArray:
+        tail = [self.multiplier, float(self.iterations), float(self.converged)]
+        return np.concatenate([self.alpha, self.weights, self.previous, tail])
+
+    @classmethod
+    def unpack(cls, values: FloatArray, order: int, size: int) -> "Announced":
+        alpha, weights, previous, tail = np.split(values, np.cumsum([order, size, size]))
+        if not np.isfinite(values).all():
+            raise PeerError("the leader announced numbers that are not finite")
+        return cls(alpha, weights, previous, float(tail[0]), int(tail[1]), bool(tail[2]))
+
+
+def announced_size(order: int, size: int) -> int:
+    return order + 2 * size + 3
+
+
+class BlindPart(Part):
+    """The agent's side of `blind`."""
+
+    def __init__(self, session: Session, own: Own) -> None:
+        super().__init__(session, own)
+        plan = session.run.plan
+        self.phase = Phase.SECRET
+        self.step = 0
+        self.context = digest("blind context", session.run.id)
+        self.readings = dithered(
+            own.readings, own.secret, plan.step_seconds, own.rules.dither, own.rules.quantum
+        )
+        self.directions = np.empty(0)  # q_i: this agent's coefficients of the basis
+        self.ridge_steps = 0  # k of λ·1.1ᵏ
+        self.scale = 1.0  # about the last public residual; r_i/(ν√K) is divided by it
+        self.gap = math.inf  # ‖ν1 − Gξ‖/‖ν1‖
+        self.capped = False
+        self.moves = 0  # changes of ridge since the last total
+        self.limited = False  # whether some agent held back its part of the last direction
+
+    @property
+    def plan(self) -> Plan:
+        return self.session.run.plan
+
+    @property
+    def agents(self) -> int:
+        return self.session.run.agents
+
+    @property
+    def weight(self) -> float:
+        """ξ_i. It never leaves the agent; a simulation may read it because it owns all agents."""
+        return float(self.directions @ self.announced.weights)
+
+    # Group secret
+
+    def begin(self) -> list[Message]:
+        """The leader draws the group secret and seals it for everybody; the others wait for it."""
+        if not self.session.leads:
+            return []
+        run = self.session.run
+        group = derive(self.session.seed, "group secret")
+        leader = run.members[0].identity
+        boxes = b"".join(
+            seal(self.session.pair_key(i), group, run.id, purpose="group", sender=leader, receiver=member.identity)
+            for i, member in enumerate(run.members[1:], 1)
+        )
+        return [Secrets(run=run.id, boxes=boxes), *self._start(group)]
+
+    def _start(self, group: bytes) -> list[Message]:
+        run = self.session.run
+        self._veil = Stream(derive(group, "veil", run.id, run.roster_hash))
+        self._checks = Stream(derive(group, "mac", run.id, run.roster_hash))
+        self.times = window(self.plan)
+        missing = positions(self.readings.time, self.times) < 0
+        released = positions(self.own.exposure.released, self.times) >= 0
+        values = {"missing": missing.astype(float), "released": released.astype(float)}
+        return self._send(Phase.ROWS, rows_layout(self.plan), values)
+
+    # The veiled, authenticated sum
+
+    def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray]) -> list[Message]:
+        """encode → check words → veil (leader) → pairwise masks."""
+        self.phase, self.layout = phase, layout
+        words = layout.encode(values)
+        self._nonce = sum_nonce(self.context, phase, layout)
+        if phase is not Phase.RELEASE:
+            self._keys = self._checks.words(CHECK_WORDS * len(words), self._nonce).reshape(CHECK_WORDS, -1)
+            words = np.concatenate([words, ring.check_words(words, self._keys)])
+            if self.session.leads:
+                self._veil.add(words, self._nonce)
+        self.session.mask(words, self._nonce)
+        return [Masked(run=self.session.run.id, step=self.step, phase=phase, words=ring.to_bytes(words))]
+
+    def _open(self, data: bytes) -> dict[str, FloatArray]:
+        """Unveil a total and refuse it unless check words, range and count all agree."""
+        total = ring.from_bytes(data, self.layout.words + CHECK_WORDS)
+        self._veil.subtract(total, self._nonce, again=self.session.leads)
+        words, checks = total[:-CHECK_WORDS], total[-CHECK_WORDS:]
+        ring.verify_words(words, checks, self._keys, BLIND_BUDGET)
+        return self.layout.decode(words, self.agents)
+
+    def largest(self) -> int:
+        return WORD_BYTES * (self.layout.words + CHECK_WORDS) if self.phase is not Phase.SECRET else 0
+
+    def receive(self, message: ToAgent) -> list[Message]:
+        if isinstance(message, Announce | Keys) or message.run != self.session.run.id:
+            raise PeerError("message of another run: ignored")
+        if self.phase is Phase.SECRET:
+            return self._receive_secret(expect(message, Secret))
+        if self.phase is Phase.RELEASE:
+            expect(message, Finished)
+            self.finished = True
+            del self._veil, self._checks, self._keys
+            return []
+        total = expect(message, Total)
+        if total.step != self.step:
+            raise PeerError(f"total of step {total.step} while waiting for step {self.step}: ignored")
+        try:
+            values = self._open(total.words)
+        except PeerError as error:
+            raise RunAborted(str(error)) from None
+        self.context = digest("blind context", self.context, total.words)
+        self.step += 1
+        try:
+            return self.AFTER[self.phase](self, values)
+        except np.linalg.LinAlgError:
+            raise RunAborted("the totals do not determine the model: use a longer window or a lower order") from None
+
+    def _receive_secret(self, message: Secret) -> list[Message]:
+        run, me = self.session.run, self.session.run.members[self.session.index].identity
+        try:
+            group = open_sealed(
+                self.session.pair_key(0), message.box, run.id,
+                purpose="group", sender=run.members[0].identity, receiver=me,
+            )  # fmt: skip
+        except PeerError as error:
+            raise RunAborted(str(error)) from None
+        return self._start(group)
+
+    # What follows from each total
+
+    def _after_rows(self, values: dict[str, FloatArray]) -> list[Message]:
+        self.own.notebook.write("scalars", values["missing"], "missing")
+        self.kept: IntArray = self.times[values["missing"] == 0]
+        self.fresh = values["released"][values["missing"] == 0] == 0  # rows whose h and s nobody was shown before
+        if len(self.kept) <= self.plan.order:
+            raise RunAborted(f"only {len(self.kept)} rows have readings from every agent: choose another window")
+        at = positions(self.readings.time, self.kept)
+        self.x = self.readings.temperature[at] - REFERENCE_TEMP
+        layout = load_layout(self.agents, len(self.kept))
+        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at]})
+
+    def _after_load(self, values: dict[str, FloatArray]) -> list[Message]:
+        self.own.notebook.write("load total", values["load"])
+
+        def public() -> tuple[Span, Inputs]:
+            inputs = public_inputs(self.plan, self.kept, values["load"], self.own.weather)
+            design = Design.build(inputs, self.plan.order, minimum_norm=self.plan.minimum_norm)
+            return Span.empty(design, len(self.kept), self.plan.ridge), inputs
+
+        self.span, self.inputs = self.own.host.once((self.context, "design"), public)
+        design = self.span.design
+        self.lags = np.stack([self.x[design.rows - m] for m in range(self.plan.order + 1)])
+        projected = design.projected_lags(self.x)
+        self.own_gram = projected @ projected.T
+        self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
+        return self._propose(np.empty(0), 1.0)
+
+    def _propose(self, inner: FloatArray, square: float) -> list[Message]:
+        """p orthogonalised against the basis and normalised, from its public inner products with the basis.
+
+        An agent whose leverage the direction would take too far lowers its own entry of p, says so, and the direction
+        is normalised again. One that may not take part at all refuses. Nothing of the direction has left by then.
+        """
+        rules, exposure = self.own.rules, self.own.exposure
+        along = np.linalg.solve(self.span.gram, inner) if len(inner) else inner
+        outside = square - float(inner @ along)
+        if not outside > INDEPENDENT * square:
+            self.capped = True
+            return self._decide()
+        norm = math.sqrt(outside)
+        self.candidate = (self.p - float(self.directions @ along)) / norm
+        totals, leverage = exposure.worst(self.kept)
+        room = rules.leverage - leverage
+        limited = self.candidate**2 > room
+        if limited:
+            target = math.copysign(LIMIT * math.sqrt(max(room, 0.0)), self.candidate)
+            own_share = 1.0 - float(self.directions @ self.directions)
+            self.p += (target - self.candidate) * norm / max(own_share, INDEPENDENT)
+        refused = totals + 1 > rules.totals_cap(self.agents) or (limited and self.tries == MOST_TRIES)
+        self.tries += 1
+        values = {
+            "flags": np.array([refused, limited], dtype=float),
+            "inner": self.directions * self.p,
+            "square": np.array([self.p**2]),
+        }
+        return self._send(Phase.FLAGS, flags_layout(self.agents, len(self.directions)), values)
+
+    def _after_flags(self, values: dict[str, FloatArray]) -> list[Message]:
+        self.own.notebook.write("scalars", np.concatenate(list(values.values())), "flags")
+        refused, limited = values["flags"]
+        self.limited = self.limited or bool(limited)
+        if refused and len(self.span) == 0:
+            raise RunAborted("agents refuse any further total over these rows: choose rows not yet used as often")
+        if refused:
+            self.capped = True
+            return self._decide()
+        if limited:
+            return self._propose(values["inner"], float(values["square"][0]))
+        return self._send_direction()
+
+    def _send_direction(self) -> list[Message]:
+        q = self.candidate
+        self.own.exposure.charge(self.kept, q)
+        values = {
+            "total": q * self.x,
+            "one": np.array([q]),
+            "gram": np.append(self.directions, q) * q,
+        }
+        self.directions = np.append(self.directions, q)
+        return self._send(Phase.BASIS, basis_layout(self.agents, len(self.kept), len(self.directions)), values)
+
+    def _after_basis(self, values: dict[str, FloatArray]) -> list[Message]:
+        self.own.notebook.write("basis total", values["total"])
+        self.own.notebook.write("scalars", np.append(values["gram"], values["one"]), "gram")
+        before = self.span
+        self.span = self.own.host.once(
+            (self.context, "span"), lambda: before.add(values["total"], float(values["one"][0]), values["gram"])
+        )
+        self.moves = 0
+        return self._send_scalars()
+
+    def _send_scalars(self) -> list[Message]:
+        """The whole descent in the span, then this agent's own residual r_i = ν − Z_iᵀ(Zξ) − λξ_i."""
+        ridge = self.span.ridge
+        mine, error, trials = self.own.host.once((self.context, "descent"), self._descend)
+        alpha, nu = mine.alpha, mine.multiplier
+        weight = float(self.directions @ mine.weights)
+        r = nu - float((self.lags[0] - alpha @ self.lags[1:]) @ error) - ridge * weight
+        r_scaled = r / (nu * self.scale * math.sqrt(self.agents))
+        a = np.concatenate([[1.0], -alpha])
+        size = float(a @ self.own_gram @ a)  # ‖Z_i‖²
+        diagonal = ridge * self._diagonal_share()
+        # Jacobi: r_i/(‖Z_i‖² + λ), times λ so that it is never larger than the residual itself
+        self.p = r_scaled * ridge / (size + ridge) if diagonal == 0 else diagonal / (size + diagonal)
+        values = {
+            "inner": self.directions * self.p,
+            "squares": np.array([self.p**2, r_scaled**2]),
+            "negative": (trials @ self.directions < 0).astype(float),
+        }
+        if self.session.leads:
+            values["announced"] = mine.pack()
+        layout = scalars_layout(self.agents, self.plan.order, len(self.span), self._trials())
+        return self._send(Phase.SCALARS, layout, values)
+
+    def _diagonal_share(self) -> float:
+        """Under nonnegative="ridge" two early directions are 1/(‖Z_i‖² + share·λ), where the cap leaves room for them:
+        they span how the weights move with λ, so that finding the right λ costs few further totals."""
+        roomy = self.plan.nonnegative == "ridge" and self.own.rules.totals_cap(self.agents) >= ROOM_FOR_DIAGONALS
+        return DIAGONALS[len(self.span) - 1] if roomy and len(self.span) <= len(DIAGONALS) else 0.0
+
+    def _trials(self) -> int:
+        """Ridges whose signs of weights are counted: λ_k, λ_{k−1} and those above."""
+        return 2 + LOOK_AHEAD if self.plan.nonnegative == "ridge" else 0
+
+    def _ridge(self, k: int) -> float:
+        return self.plan.ridge * RIDGE_GROWTH**k
+
+    def _descend(self) -> tuple[Announced, FloatArray, FloatArray]:
+        """What all agents compute alike: the descent, the residual of Eq. (2), and the weights at other ridges."""
+        span, tolerance, k = self.span, self.plan.tolerance, self.ridge_steps
+        found = span.descend(tolerance)
+        mine = Announced(
+            found.alpha, found.weights, found.previous, span.multiplier(found.alpha, found.weights),
+            found.iterations, found.converged,
+        )  # fmt: skip
+        trials = np.empty((self._trials(), len(span)))
+        if len(trials):
+            trials[0] = found.weights
+            trials[1] = replace(span, ridge=self._ridge(k - 1)).descend(tolerance).weights if k else found.weights
+            for i in range(1, LOOK_AHEAD + 1):  # α moves little with λ; what is chosen here is looked at in full next
+                trials[1 + i] = replace(span, ridge=self._ridge(k + i)).sp2(found.alpha)[0]
+        return mine, span.residual_series(found.alpha, found.weights), trials
+
+    def _after_scalars(self, values: dict[str, FloatArray]) -> list[Message]:
+        flat = np.concatenate([values["inner"], values["squares"], values["negative"]])
+        self.own.notebook.write("scalars", flat, "residual")
+        announced = Announced.unpack(values["announced"], self.plan.order, len(self.span))
+        self.own.host.once((self.context, "verified"), lambda: verify_leader(self.span, announced, self.plan.tolerance))
+        self.announced = announced
+        self.inner, (self.square, residual) = values["inner"], values["squares"]
+        self.negative = values["negative"]
+        before, self.gap = self.gap, self.scale * math.sqrt(max(residual, 0.0))
+        self.scale = 4 * self.gap if self.gap > 0 else self.scale
+        # Where agents had to hold back their part, totals that lower the residual no more would be spent for nothing.
+        self.capped = self.capped or (self.limited and self.moves == 0 and self.gap > STALLED * before)
+        return self._decide()
+
+    def _decide(self) -> list[Message]:
+        """Another ridge, another direction, or the release."""
+        k = self._better_ridge()
+        if k != self.ridge_steps:
+            return self._change_ridge(k)
+        if self.gap <= self.plan.solver_tolerance or self.capped:
+            return self._release()
+        self.tries, self.limited = 0, False
+        return self._propose(self.inner, self.square)
+
+    def _better_ridge(self) -> int:
+        """The first k at which no weight is negative, as far as the present span can tell."""
+        k = self.ridge_steps
+        if not len(self.negative) or self.moves > MOST_MOVES:
+            return k
+        here, below, *above = self.negative
+        if here:
+            return k + next((i for i, count in enumerate(above, 1) if count == 0), LOOK_AHEAD)
+        return k - 1 if k and not below and not self.moves else k
+
+    def _change_ridge(self, k: int) -> list[Message]:
+        """The same basis serves another λ."""
+        self.moves += 1
+        self.ridge_steps = k
+        if k > RIDGE_STEPS or self._ridge(k) > self.own.rules.ridge[1]:
+            raise RunAborted(f"some weight stays negative up to ridge {self._ridge(k):.3g}, more than agents accept")
+        self.span = replace(self.span, ridge=self._ridge(k))
+        self.scale = 0.1
+        return self._send_scalars()
+
+    # Release
+
+    def _release(self) -> list[Message]:
+        """Consent is this agent's part of a sum that opens only if everybody sends theirs."""
+        span, found = self.span, self.announced
+        size = float(found.weights @ span.gram @ found.weights)
+        least = max(3.0, self.agents / 4)
+        if not 1.0 / size >= least:
+            raise RunAborted(f"the state would rest on {1 / size:.1f} agents in effect, fewer than {least:g}")
+        if not abs(float(span.ones @ found.weights) - 1.0) < 1e-6:
+            raise RunAborted("the weights do not add up to one")
+        state = self.own.host.once((self.context, "state"), lambda: span.state(found.weights) + REFERENCE_TEMP)
+        self.own.notebook.write("state", state)
+        self.own.notebook.write("coefficients", found.alpha)
+        layout = release_layout(self.plan, int(self.fresh.sum()))
+        values = {}
+        if self.session.leads:
+            estimate = complete(
+                span.design, self.inputs, alpha=found.alpha, state=state, ridge=span.ridge,
+                iterations=found.iterations, status=self._status(), solver_residual=self.gap,
+            )  # fmt: skip
+            values["release"] = pack_release(estimate, self.inputs.load, self._bitmaps(), self.fresh)
+        self.own.exposure.release(self.kept[self.fresh])
+        return self._send(Phase.RELEASE, layout, values)
+
+    def _status(self) -> Status:
+        if not self.announced.converged:
+            return Status.NOT_CONVERGED
+        return Status.CAPPED if self.gap > self.plan.solver_tolerance else Status.CONVERGED
+
+    def _bitmaps(self) -> tuple[UInt64Array, UInt64Array]:
+        kept = np.isin(self.times, self.kept)
+        return bitmap(kept), bitmap(np.isin(self.times, self.kept[self.fresh]))
+
+    AFTER: dict[Phase, Callable[["BlindPart", dict[str, FloatArray]], list[Message]]] = {
+        Phase.ROWS: _after_rows,
+        Phase.LOAD: _after_load,
+        Phase.FLAGS: _after_flags,
+        Phase.BASIS: _after_basis,
+        Phase.SCALARS: _after_scalars,
+    }
+
+
+def verify_leader(span: Span, found: Announced, tolerance: float) -> bool:
+    """The leader's α and c must be what SP_I and SP_II give here, up to the arithmetic of two machines."""
+    alpha, f1 = span.sp1(found.previous)
+    weights, f2 = span.sp2(found.alpha)
+    nu = span.multiplier(found.alpha, found.weights)
+    for what, mine, theirs in (
+        ("alpha", alpha, found.alpha),
+        ("weights", weights, found.weights),
+        ("multiplier", np.array([nu]), np.array([found.multiplier])),
+    ):
+        if not np.abs(mine - theirs).max() <= VERIFY * max(np.abs(mine).max(), 1e-300):
+            raise RunAborted(f"the leader's {what} is not what the totals give: it deviates, or its arithmetic does")
+    if found.converged and not f1 - f2 < tolerance * max(1.0, f2) + 1e-9 * f2:
+        raise RunAborted("the leader says the descent converged where it did not")
+    return True
+
+
+# Layouts
+
+
+def rows_layout(plan: Plan) -> Layout:
+    return Layout((Block("missing", plan.length, 0, 1.0), Block("released", plan.length, 0, 1.0)))
+
+
+def load_layout(agents: int, rows: int) -> Layout:
+    return Layout((fixed("load", rows, agents, LOAD_BOUND, BLIND_BUDGET),))
+
+
+def flags_layout(agents: int, size: int) -> Layout:
+    bound = SCALAR_SUM / agents
+    return Layout((
+        Block("flags", 2, 0, 1.0),
+        Block("inner", size, SCALAR_BITS, bound),
+        Block("square", 1, SCALAR_BITS, bound),
+    ))  # fmt: skip
+
+
+def basis_layout(agents: int, rows: int, size: int) -> Layout:
+    return Layout((
+        fixed("total", rows, agents, TEMP_BOUND, BLIND_BUDGET, most=BASIS_BITS),
+        fixed("one", 1, agents, 1.0, BLIND_BUDGET),
+        fixed("gram", size, agents, 1.0, BLIND_BUDGET),
+    ))  # fmt: skip
+
+
+def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
+    bound = SCALAR_SUM / agents
+    return Layout((
+        Block("announced", announced_size(order, size), HALVES),
+        Block("inner", size, SCALAR_BITS, bound),
+        Block("squares", 2, SCALAR_BITS, bound),
+        Block("negative", trials, 0, 1.0),
+    ))  # fmt: skip
+
+
+def release_layout(plan: Plan, rows: int) -> Layout:
+    size = parameter_count(plan.order, plan.period) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
+    return Layout((Block("release", size, RAW),))
+
+
+# What is released, as raw words
+
+
+def bitmap_words(length: int) -> int:
+    return -(-length // 64)
+
+
+def bitmap(flags: np.typing.NDArray[np.bool_]) -> UInt64Array:
+    padded = np.zeros(64 * bitmap_words(len(flags)), dtype=bool)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
+
+
+def bitmap_flags(words: UInt64Array, length: int) -> np.typing.NDArray[np.bool_]:
+    return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")[:length].astype(bool)
+
+
+def pack_release(
+    estimate: Estimate,
+    load: FloatArray,
+    bitmaps: tuple[UInt64Array, UInt64Array],
+    fresh: np.typing.NDArray[np.bool_],
+) -> FloatArray:
+    c = estimate.coefficients
+    numbers = [estimate.rss, estimate.ridge, estimate.solver_residual, float(estimate.iterations)]
+    numbers.append(float(STATUSES.index(estimate.status)))
+    return np.concatenate([
+        c.alpha, c.beta, c.gamma, c.theta, c.occupancy,
+        [estimate.metrics[p][k][m] for p, k, m in METRICS],
+        numbers,
+        *(words.view(np.float64) for words in bitmaps),
+        load[fresh],
+        estimate.state[fresh],
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What the aggregator ends with."""
+
+    estimate: Estimate  # state over the released rows only
+    load: FloatArray  # h over the released rows                [kW]
+    kept: IntArray  # time stamps of all rows of the fit
+    time: IntArray  # time stamps of the released rows
+
+
+def unpack_release(plan: Plan, values: FloatArray) -> Released:
+    m1, words, length = plan.order + 1, bitmap_words(plan.length), plan.length
+    sizes = [plan.order, m1, m1, m1, plan.period, len(METRICS), 5, words, words]
+    alpha, beta, gamma, theta, occupancy, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
+    times = window(plan)
+    load, state = np.split(rest, 2)
+    metrics: dict[str, dict[str, dict[str, float]]] = {}
+    for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
+        metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
+    return Released(
+        estimate=Estimate(
+            coefficients=Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy),
+            state=state,
+            rss=float(numbers[0]),
+            ridge=float(numbers[1]),
+            solver_residual=float(numbers[2]),
+            iterations=int(numbers[3]),
+            status=STATUSES[int(numbers[4])],
+            metrics=metrics,
+        ),
+        load=load,
+        kept=times[bitmap_flags(np.ascontiguousarray(kept).view(np.uint64), length)],
+        time=times[bitmap_flags(np.ascontiguousarray(fresh).view(np.uint64), length)],
+    )

@@ -1,0 +1,172 @@
+"""Every message that crosses between the aggregator and an agent, as frozen structs with strict decoding.
+
+Agents speak only to the aggregator, which adds and relays. A message carries no sender: the transport knows it.
+Sizes are known from the plan, so a reader gives the limit before anything is decoded.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from atdm.errors import PeerError
+from atdm.protocol.plan import Plan
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """Base of all messages; the tag on the wire is the class name."""
+
+
+# From the aggregator to agents
+
+
+class Announce(Message, frozen=True):
+    """The plan, for the roster with this hash, limited to these cohorts."""
+
+    plan: Plan
+    roster: bytes
+    cohorts: tuple[int, ...]
+
+
+class Keys(Message, frozen=True):
+    """What every agent answered to the announcement, in the order of the run's members: 32, 32 and 64 bytes each."""
+
+    nonces: bytes
+    exchange: bytes
+    signatures: bytes
+
+
+class Secret(Message, frozen=True):
+    """The group secret as the leader sealed it for one agent."""
+
+    run: bytes
+    box: bytes
+
+
+class Total(Message, frozen=True):
+    """The sum of everybody's masked words of one step."""
+
+    run: bytes
+    step: int
+    words: bytes
+
+
+class Ask(Message, frozen=True):
+    """The next sum the aggregator wants to open (`paper`, `moments`), with the numbers it depends on."""
+
+    run: bytes
+    step: int
+    what: str
+    values: bytes  # float64, little-endian
+
+
+class Receipts(Message, frozen=True):
+    """The tags with which an agent's neighbours say that they sent their part of this step."""
+
+    run: bytes
+    step: int
+    tags: bytes
+
+
+class Finished(Message, frozen=True):
+    """The run is over; keys can be forgotten."""
+
+    run: bytes
+
+
+class Abort(Message, frozen=True):
+    """The run ended without a result."""
+
+    run: bytes
+    reason: str
+
+
+# From an agent to the aggregator
+
+
+class Ready(Message, frozen=True):
+    """An agent accepts the plan: its nonce and exchange key for this run, signed together with the announcement."""
+
+    nonce: bytes
+    exchange: bytes
+    signature: bytes
+
+
+class Secrets(Message, frozen=True):
+    """From the leader: the group secret sealed for each member, in order, its own place empty of meaning."""
+
+    run: bytes
+    boxes: bytes
+
+
+class Masked(Message, frozen=True):
+    """An agent's masked words of one step; in opened sums also a tag for each neighbour."""
+
+    run: bytes
+    step: int
+    phase: str
+    words: bytes
+    tags: bytes = b""
+
+
+class Consent(Message, frozen=True):
+    """The seed of an agent's self mask, sent once it has seen all neighbours' receipts."""
+
+    run: bytes
+    step: int
+    seed: bytes
+
+
+class Answer(Message, frozen=True):
+    """Numbers an agent returns in the clear (`paper`: its weight)."""
+
+    run: bytes
+    step: int
+    values: bytes
+
+
+class Refuse(Message, frozen=True):
+    """An agent will not go on, and why, in one line without any value of its data."""
+
+    reason: str
+
+
+ToAgent = Announce | Keys | Secret | Total | Ask | Receipts | Finished | Abort
+ToAggregator = Ready | Secrets | Masked | Consent | Answer | Refuse
+
+OVERHEAD = 4096  # bytes beyond the packed arrays: tags, names, plan
+_to_agent = msgspec.msgpack.Decoder(ToAgent)
+_to_aggregator = msgspec.msgpack.Decoder(ToAggregator)
+_encoder = msgspec.msgpack.Encoder()
+M = TypeVar("M")
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_to_agent(data: bytes, limit: int) -> ToAgent:
+    message: ToAgent = _decode(_to_agent, data, limit)
+    return message
+
+
+def decode_to_aggregator(data: bytes, limit: int) -> ToAggregator:
+    message: ToAggregator = _decode(_to_aggregator, data, limit)
+    return message
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[M]", data: bytes, limit: int) -> M:
+    if len(data) > limit + OVERHEAD:
+        raise PeerError(f"message of {len(data)} bytes where at most {limit + OVERHEAD} are expected: ignored")
+    try:
+        message = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerError(f"message does not decode ({str(error)[:80]}): ignored") from None
+    if _encoder.encode(message) != data:  # one meaning, one encoding: a resend is byte-identical
+        raise PeerError("message is not in canonical form: ignored")
+    return message
+
+
+def expect(message: object, kind: type[M]) -> M:
+    if not isinstance(message, kind):
+        raise PeerError(f"{type(message).__name__} where {kind.__name__} was expected: ignored")
+    return message

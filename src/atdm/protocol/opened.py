@@ -1,0 +1,306 @@
+"""Sums that open to the aggregator, under consent (`moments`, `paper`).
+
+    Ask       the aggregator names the next sum and the numbers it depends on; both enter the mask nonce
+    Masked    every agent sends its words under pairwise masks and a mask of its own, with a receipt for each neighbour
+    Receipts  the aggregator passes the receipts on
+    Consent   an agent opens its own mask only when all its neighbours have sent their part of the same sum
+
+So nothing opens before everybody's words are in, and an agent that was shown another question spoils the sum instead
+of answering it. Receipts are tags under pair keys: K² signatures a sum would cost more than the masks.
+"""
+
+from abc import abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from atdm.crypto import ring
+from atdm.crypto.keys import TAG_BYTES, check_tag, derive, digest, tag
+from atdm.crypto.prg import Stream, nonce
+from atdm.crypto.ring import WORD_BYTES, FloatArray, UInt64Array
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.design import REFERENCE_TEMP, IntArray
+from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.messages import (
+    Announce,
+    Answer,
+    Ask,
+    Consent,
+    Finished,
+    Keys,
+    Masked,
+    Message,
+    Receipts,
+    ToAgent,
+    ToAggregator,
+    encode,
+    expect,
+)  # fmt: skip
+from atdm.protocol.part import Own, Part
+from atdm.protocol.plan import Plan
+from atdm.protocol.readings import Weather, positions, window
+from atdm.protocol.session import Run, Session, sum_nonce
+from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
+
+LOAD_BOUND = 1e4  # kW of one agent
+TEMP_BOUND = 50.0  # K from the reference, of one agent
+FLOAT_MASK = 1e3  # masks="float": the size of the paper's real-valued masks, which the paper leaves open
+
+
+def rows_layout(plan: Plan) -> Layout:
+    return Layout((Block("missing", plan.length, 0, 1.0),))
+
+
+def load_layout(agents: int, rows: int) -> Layout:
+    return Layout((fixed("load", rows, agents, LOAD_BOUND, OPEN_BUDGET),))
+
+
+class OpenPart(Part):
+    """The agent's side: answers questions about its own column."""
+
+    def __init__(self, session: Session, own: Own) -> None:
+        super().__init__(session, own)
+        self.context = digest("open context", session.run.id)
+        self.step = 0
+        self.kept: IntArray = np.empty(0, dtype=np.int64)
+        self.x: FloatArray = np.empty(0)  # temperature over the kept rows, centred  [K]
+        self._weight = float("nan")
+        self._seed = b""  # of the self mask while a sum waits for consent
+
+    @property
+    def plan(self) -> Plan:
+        return self.session.run.plan
+
+    @property
+    def agents(self) -> int:
+        return self.session.run.agents
+
+    @property
+    def weight(self) -> float:
+        return self._weight
+
+    def begin(self) -> list[Message]:
+        return []
+
+    def largest(self) -> int:
+        return WORD_BYTES * (2 * self.plan.length + 4 * self.agents) + TAG_BYTES * self.agents
+
+    @abstractmethod
+    def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+        """This agent's part of a sum."""
+
+    def reply(self, what: str, numbers: FloatArray) -> FloatArray | None:
+        """Numbers returned in the clear, where the protocol asks for them."""
+        return None
+
+    def receive(self, message: ToAgent) -> list[Message]:
+        if isinstance(message, Announce | Keys) or message.run != self.session.run.id:
+            raise PeerError("message of another run: ignored")
+        if isinstance(message, Finished):
+            self.finished = True
+            return []
+        if isinstance(message, Receipts):
+            return self._consent(message)
+        ask = expect(message, Ask)
+        if ask.step != self.step or self._seed:
+            raise PeerError(f"question of step {ask.step} at step {self.step}: ignored")
+        self.context = digest("open context", self.context, encode(ask))
+        numbers = np.frombuffer(ask.values, dtype="<f8").astype(np.float64)
+        answer = self.reply(ask.what, numbers)
+        if answer is not None:
+            self.step += 1
+            return [Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
+        return [self._mask(ask, *self._part_of(ask.what, numbers))]
+
+    def _part_of(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+        if what == "rows":
+            missing = positions(self.own.readings.time, window(self.plan)) < 0
+            return rows_layout(self.plan), {"missing": missing.astype(float)}
+        if what == "load":
+            self.kept = window(self.plan)[numbers == 0]
+            at = positions(self.own.readings.time, self.kept)
+            if (at < 0).any():
+                raise RunAborted("asked for rows this agent has no reading of")
+            self.x = self.own.readings.temperature[at] - REFERENCE_TEMP
+            return load_layout(self.agents, len(self.kept)), {"load": self.own.readings.load[at]}
+        return self.contribute(what, numbers)
+
+    def _mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
+        if self.plan.masks == "float":
+            return self._float_mask(ask, layout, values)
+        words = layout.encode(values)
+        self._seed = derive(self.session.seed, "self mask", self.context)
+        Stream(self._seed).add(words, self_nonce(ask.step))
+        self.session.mask(words, sum_nonce(self.context, ask.what, layout))
+        tags = b"".join(
+            tag(self.session.receipt_key(peer), self.context, self.session.index) for peer in self.session.neighbours
+        )
+        return Masked(run=ask.run, step=ask.step, phase=ask.what, words=ring.to_bytes(words), tags=tags)
+
+    def _float_mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
+        """The paper's own arithmetic: real-valued masks, no modulus. For the audit."""
+        plain = np.concatenate([values[block.name] for block in layout.blocks])
+        masked = plain + self.session.float_masks(len(plain), sum_nonce(self.context, ask.what, layout), FLOAT_MASK)
+        self._seed = b"none"
+        return Masked(run=ask.run, step=ask.step, phase=ask.what, words=masked.astype("<f8").tobytes())
+
+    def _consent(self, message: Receipts) -> list[Message]:
+        if not self._seed or message.step != self.step:
+            raise PeerError(f"receipts of step {message.step} at step {self.step}: ignored")
+        if self.plan.masks == "ring":
+            self._check_receipts(message.tags)
+        seed, self._seed = self._seed, b""
+        self.step += 1
+        return [Consent(run=message.run, step=message.step, seed=seed)]
+
+    def _check_receipts(self, tags: bytes) -> None:
+        peers = self.session.neighbours
+        if len(tags) != TAG_BYTES * len(peers):
+            raise RunAborted("a receipt is missing: not everybody sent its part, this agent does not consent")
+        try:
+            for i, peer in enumerate(peers):
+                check_tag(self.session.receipt_key(peer), tags[TAG_BYTES * i : TAG_BYTES * (i + 1)], self.context, peer)
+        except PeerError:
+            raise RunAborted("a receipt is of another question: not everybody was asked this, no consent") from None
+
+
+def self_nonce(step: int) -> bytes:
+    return nonce(b"self mask", step)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A question whose answer is a sum over all agents."""
+
+    what: str
+    layout: Layout
+    numbers: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """A question everybody answers in the clear."""
+
+    what: str
+    numbers: FloatArray
+
+
+Script = Generator[Sum | Collect, Any, Outcome]
+
+
+class OpenDesk(Desk):
+    """The aggregator's side: runs the protocol's script, which asks for one sum after another."""
+
+    def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
+        super().__init__(run, weather, notebook)
+        self._step = -1
+        self._graph = run.graph()
+
+    @abstractmethod
+    def script(self) -> Script:
+        """The aggregator's algorithm, top to bottom."""
+
+    def begin(self) -> list[Outgoing]:
+        self._script = self.script()
+        return self._go_on(None)
+
+    def largest(self) -> int:
+        words = self._question.layout.words if isinstance(self._question, Sum) else self.run.agents
+        return WORD_BYTES * words + TAG_BYTES * self.run.agents
+
+    def _go_on(self, answer: Any) -> list[Outgoing]:
+        try:
+            self._question = self._script.send(answer)
+        except StopIteration as stop:
+            self.outcome, self.finished = stop.value, True
+            return [Outgoing(None, encode(Finished(run=self.run.id)))]
+        self._step += 1
+        self._pile = Pile(self.run.agents, self._step)
+        self._tags: dict[int, bytes] = {}
+        self._seeds: dict[int, bytes] = {}
+        self._answers: dict[int, FloatArray] = {}
+        ask = Ask(
+            run=self.run.id,
+            step=self._step,
+            what=self._question.what,
+            values=np.asarray(self._question.numbers, dtype="<f8").tobytes(),
+        )
+        return [Outgoing(None, encode(ask))]
+
+    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+        if isinstance(message, Masked):
+            return self._add(sender, message)
+        if isinstance(message, Consent):
+            return self._open(sender, message)
+        answer = expect(message, Answer)
+        if answer.run != self.run.id or answer.step != self._step or not isinstance(self._question, Collect):
+            raise PeerError("answer to another question: ignored")
+        if sender in self._answers:
+            raise RunAborted("an agent sent two different answers to one question")
+        self._answers[sender] = np.frombuffer(answer.values, dtype="<f8").astype(np.float64)
+        if len(self._answers) < self.run.agents:
+            return []
+        return self._go_on([self._answers[i] for i in range(self.run.agents)])
+
+    def _add(self, sender: int, message: Masked) -> list[Outgoing]:
+        if message.run != self.run.id or not isinstance(self._question, Sum):
+            raise PeerError("words of another run or question: ignored")
+        floats = self.run.plan.masks == "float"
+        expected = (self._question.layout.words - floats) * WORD_BYTES
+        if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
+            raise PeerError(f"an agent sent {len(message.words)} bytes where {expected} are expected: ignored")
+        if floats:
+            self._float_total = getattr(self, "_float_total", 0.0) + np.frombuffer(message.words, dtype="<f8")
+        complete = self._pile.add(sender, message.step, message.phase, message.words)
+        self._tags[sender] = message.tags
+        if not complete:
+            return []
+        return [
+            Outgoing(i, encode(Receipts(run=self.run.id, step=self._step, tags=self._receipts_for(i))))
+            for i in range(self.run.agents)
+        ]
+
+    def _receipts_for(self, agent: int) -> bytes:
+        parts = []
+        for peer in self._graph.neighbours(agent):
+            at = self._graph.neighbours(peer).index(agent) * TAG_BYTES
+            parts.append(self._tags[peer][at : at + TAG_BYTES])
+        return b"".join(parts)
+
+    def _open(self, sender: int, message: Consent) -> list[Outgoing]:
+        if message.run != self.run.id or message.step != self._step or len(self._tags) < self.run.agents:
+            raise PeerError("consent to another question: ignored")
+        if sender in self._seeds:
+            raise RunAborted("an agent sent two different consents")
+        self._seeds[sender] = message.seed
+        if len(self._seeds) < self.run.agents or not isinstance(self._question, Sum):
+            return []
+        layout = self._question.layout
+        if self.run.plan.masks == "float":
+            total, self._float_total = self._float_total, 0.0
+            sizes = np.cumsum([block.size for block in layout.blocks])[:-1]
+            split = np.split(np.asarray(total), sizes)
+            return self._go_on({block.name: part for block, part in zip(layout.blocks, split, strict=True)})
+        total_words: UInt64Array = self._pile.total
+        try:
+            for seed in self._seeds.values():
+                Stream(seed).subtract(total_words, self_nonce(self._step))
+            values = layout.decode(total_words, self.run.agents)
+        except PeerError as error:
+            raise RunAborted(str(error)) from None
+        return self._go_on(values)
+
+    def public_rows(self) -> Generator[Sum, Any, tuple[IntArray, FloatArray]]:
+        """Which rows everybody has, and the load total over them: the first two questions of either protocol."""
+        plan, agents = self.run.plan, self.run.agents
+        missing = (yield Sum("rows", rows_layout(plan), np.empty(0)))["missing"]
+        self.notebook.write("scalars", missing, "missing")
+        kept = window(plan)[missing == 0]
+        if len(kept) <= plan.order:
+            raise RunAborted(f"only {len(kept)} rows have readings from every agent: choose another window")
+        load = (yield Sum("load", load_layout(agents, len(kept)), missing))["load"]
+        self.notebook.write("load total", load)
+        return kept, load

@@ -1,0 +1,217 @@
+"""`paper`: Algorithm 1 of Hou et al., as published: masked sums for SP_I and the load, random-matrix encryption for
+SP_II, every weight returned to the aggregator.
+
+What it reveals is not what its authors believed (docs/paper.md): all temperatures up to one rotation, and all weights.
+It is here to be compared and audited. Differences from the page, all in its favour: masks live in a ring, sums open
+under consent, an agent uses the weight it computed itself instead of one it is told, and f2 is evaluated from the
+returned weights and the next aggregate state.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+
+from atdm.crypto.keys import derive
+from atdm.crypto.prg import Stream, nonce
+from atdm.crypto.ring import FloatArray
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, Descent, Status, descend, gap, sp1
+from atdm.kernel.design import REFERENCE_TEMP, Design, IntArray
+from atdm.kernel.estimate import complete
+from atdm.kernel.rotation import Upload, rotated_ones, unrotate
+from atdm.kernel.weights import solve_ones
+from atdm.protocol.desk import Outcome
+from atdm.protocol.opened import TEMP_BOUND, Collect, OpenDesk, OpenPart, Script, Sum
+from atdm.protocol.readings import public_inputs
+from atdm.protocol.sums import OPEN_BUDGET, Layout, fixed
+
+W_MEAN, W_DEVIATION = 0.1, 0.1  # of the entries of W; paper §V
+W_BOUND = 2.0  # 19 standard deviations
+ALPHA_BOUND = 4.0  # Σ|α|; a larger filter is not a thermal model
+FILTERED_BOUND = 2.0 * (1 + ALPHA_BOUND) * TEMP_BOUND  # of τ̂ times an entry of W
+
+
+def state_layout(agents: int, rows: int) -> Layout:
+    return Layout((fixed("state", rows, agents, 2 * TEMP_BOUND, OPEN_BUDGET),))
+
+
+def transform_layout(agents: int, rows: int) -> Layout:
+    """A1 = τ̂_i W_iᵀ, A2 = W_i W_iᵀ and W_i."""
+    return Layout((
+        fixed("series", rows * agents, agents, FILTERED_BOUND, OPEN_BUDGET),
+        fixed("gram", agents * agents, agents, W_BOUND**2, OPEN_BUDGET),
+        fixed("ones", agents, agents, W_BOUND, OPEN_BUDGET),
+    ))  # fmt: skip
+
+
+class PaperPart(OpenPart):
+    """Agent i: s_i = ξ_i x_i, a fresh column W_i every iteration, and ξ_i = W_iᵀ ξ̄."""
+
+    _columns: list[FloatArray]
+
+    def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+        if what == "state":
+            if np.isnan(self._weight):
+                self._weight, self._columns = 1.0 / self.agents, []
+            return state_layout(self.agents, len(self.kept)), {"state": self._weight * self.x}
+        if what == "transform":
+            alpha, rows = numbers[: self.plan.order], numbers[self.plan.order :].astype(np.int64)
+            return self._transform(alpha, rows)
+        raise PeerError(f"question {what!r} is not part of paper: ignored")
+
+    def _transform(self, alpha: FloatArray, rows: IntArray) -> tuple[Layout, dict[str, FloatArray]]:
+        if not np.abs(alpha).sum() <= ALPHA_BOUND or not ((rows >= self.plan.order) & (rows < len(self.x))).all():
+            raise RunAborted("asked for a filter or for rows that no thermal model needs")
+        column = normal_words(self.session.seed, self.step, self.agents)
+        self._columns.append(column)
+        filtered = self.x[rows] - sum(a * self.x[rows - m] for m, a in enumerate(alpha, 1))
+        values = {
+            "series": np.outer(filtered, column).ravel(),
+            "gram": np.outer(column, column).ravel(),
+            "ones": column,
+        }
+        return transform_layout(self.agents, len(rows)), values
+
+    def reply(self, what: str, numbers: FloatArray) -> FloatArray | None:
+        """(iteration, ξ̄): the weight goes back to the aggregator, as Algorithm 1 has it."""
+        if what != "weights":
+            return None
+        iteration = int(numbers[0]) if len(numbers) == 1 + self.agents else -1
+        if not 0 <= iteration < len(self._columns):
+            raise PeerError("weights of an iteration that was not: ignored")
+        self._weight = float(self._columns[iteration] @ numbers[1:])
+        if not abs(self._weight) <= 2.0:
+            raise RunAborted("asked for a weight no aggregate state has")
+        return np.array([self._weight])
+
+
+def normal_words(seed: bytes, step: int, size: int) -> FloatArray:
+    """One agent's column of W: N(0.1, 0.1²) from its own secret."""
+    words = Stream(derive(seed, "W", step)).words(size, nonce(b"W", step))
+    return W_MEAN + W_DEVIATION * ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Where a descent ended."""
+
+    alpha: FloatArray
+    state: FloatArray  # centred
+    weights: FloatArray
+    iterations: int
+    converged: bool
+
+
+class PaperDesk(OpenDesk):
+    """The BLA of Algorithm 1."""
+
+    def script(self) -> Script:
+        plan = self.run.plan
+        kept, load = yield from self.public_rows()
+        inputs = public_inputs(plan, kept, load, self.weather)
+        design = Design.build(inputs, plan.order, minimum_norm=plan.minimum_norm)
+        self.uploads: list[Upload] = []
+        self.states = 0
+
+        ridge = plan.ridge
+        answer = yield from self._descend(design, len(kept))
+        if plan.nonnegative == "ridge" and (answer.weights < 0).any():
+            answer, ridge = yield from self._larger_ridge(design, inputs.train, len(kept))
+        estimate = complete(
+            design, inputs, alpha=answer.alpha, state=answer.state + REFERENCE_TEMP, ridge=ridge,
+            iterations=answer.iterations, status=Status.CONVERGED if answer.converged else Status.NOT_CONVERGED,
+        )  # fmt: skip
+        return Outcome(estimate, load, kept, kept, self.states)
+
+    def _descend(self, design: Design, rows: int) -> Any:
+        """Algorithm 1: SP_I by a masked sum, SP_II by the transformed problem, until the gap closes."""
+        plan, agents = self.run.plan, self.run.agents
+        weights = np.full(agents, 1.0 / agents)
+        state = yield from self._state(rows)
+        for iteration in range(1, MAX_ITERATIONS + 1):
+            alpha, rss = sp1(design.projected_lags(state))
+            f1 = rss + plan.ridge * float(weights @ weights)
+            upload = yield from self._upload(design, alpha)
+            weights = yield from self._weights(iteration - 1, transformed_weights(design, upload, plan.ridge))
+            state = yield from self._state(rows)
+            lags = design.projected_lags(state)
+            f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + plan.ridge * float(weights @ weights)
+            if abs(gap(f1, f2)) < plan.tolerance:  # a gap far below zero is noise of the masks, not convergence
+                return _Answer(alpha, state, weights, iteration, True)
+        return _Answer(alpha, state, weights, MAX_ITERATIONS, False)
+
+    def _larger_ridge(self, design: Design, train: int, rows: int) -> Any:
+        """nonnegative="ridge" without new uploads: two of them hold everything but a rotation, so the whole descent
+        can be repeated in rotated coordinates with any λ; the agents only turn the answer into weights."""
+        plan = self.run.plan
+        if len(self.uploads) < 2:
+            yield from self._upload(design, self.uploads[0].alpha * 0.99)
+        second = self.uploads[1]
+        projected = design.projected_lags(unrotate(self.uploads[0], second, design.rows, train))
+        ones = rotated_ones(second)
+        for k in range(1, RIDGE_STEPS + 1):
+            ridge = plan.ridge * RIDGE_GROWTH**k
+            problem = RotatedColumns(projected=projected, ridge=ridge, ones=ones)
+            descent: Descent = descend(problem, ones / (ones @ ones), plan.tolerance)
+            bar = solve_triangular(second.root, descent.weights, lower=True, trans="T")
+            weights = yield from self._weights(1, bar)
+            if (weights >= 0).all():
+                break
+        state = yield from self._state(rows)
+        return _Answer(descent.alpha, state, weights, descent.iterations, descent.converged), ridge
+
+    def _state(self, rows: int) -> Any:
+        total = (yield Sum("state", state_layout(self.run.agents, rows), np.empty(0)))["state"]
+        self.states += 1
+        self.notebook.write("state", total + REFERENCE_TEMP)
+        return total
+
+    def _upload(self, design: Design, alpha: FloatArray) -> Any:
+        agents, rows = self.run.agents, len(design.rows)
+        question = Sum("transform", transform_layout(agents, rows), np.concatenate([alpha, design.rows]))
+        total = yield question
+        upload = Upload(
+            alpha, total["gram"].reshape(agents, agents), total["ones"], total["series"].reshape(rows, agents)
+        )
+        self.uploads.append(upload)
+        for name, value in (("D1", upload.gram), ("d2", upload.ones), ("D2", upload.series), ("alpha", alpha)):
+            self.notebook.write("masked transform" if name != "alpha" else "coefficients", value, name)
+        return upload
+
+    def _weights(self, iteration: int, bar: FloatArray) -> Any:
+        answers = yield Collect("weights", np.append(float(iteration), bar))
+        if any(answer.shape != (1,) for answer in answers):
+            raise RunAborted("an agent returned something else than its weight")
+        weights = np.concatenate(answers)
+        self.notebook.write("weights", bar, "bar")
+        self.notebook.write("weights", weights, "xi")
+        return weights
+
+
+def transformed_weights(design: Design, upload: Upload, ridge: float) -> FloatArray:
+    """ξ̄ of the transformed SP_II: min ‖(I−Π)D2 ξ̄‖² + λ ξ̄ᵀD1ξ̄ with d2ᵀξ̄ = 1."""
+    z = design.residual(upload.series)
+    x = np.linalg.solve(z.T @ z + ridge * upload.gram, upload.ones)
+    answer: FloatArray = x / (upload.ones @ x)
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotatedColumns:
+    """The subproblems in rotated coordinates: as Columns, but Σξ = 1 reads (Q1)ᵀ(Qξ) = 1."""
+
+    projected: FloatArray
+    ridge: float
+    ones: FloatArray
+
+    def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
+        return Columns(projected=self.projected, ridge=self.ridge).sp1(weights)
+
+    def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
+        z = self.projected[0] - np.tensordot(alpha, self.projected[1:], axes=1)
+        x = solve_ones(z, self.ridge, self.ones)
+        weights = x / (self.ones @ x)
+        return weights, float(((z @ weights) ** 2).sum()) + self.ridge * float(weights @ weights)

@@ -1,0 +1,71 @@
+"""What the protocols' agent parts have in common: the agent's own things, and how a host shares public arithmetic."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from atdm.protocol.exposure import Exposure
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.messages import Message, ToAgent
+from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.rules import Rules
+from atdm.protocol.session import Session
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Host:
+    """A machine that runs one or more agents. What follows from public values alone is worked out once per host:
+    agents that stand at the same context, which hashes all they were shown, would each compute the same."""
+
+    _key: object = None
+    _value: Any = None
+
+    def once(self, key: object, compute: Callable[[], T]) -> T:
+        if self._key != key:
+            self._value, self._key = compute(), key
+        return cast(T, self._value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Own:
+    """What belongs to one agent and to nobody else."""
+
+    readings: Readings
+    weather: Weather
+    rules: Rules
+    secret: bytes  # long-term; the dither comes from it
+    exposure: Exposure
+    notebook: Notebook
+    host: Host = field(default_factory=Host)
+
+    def __repr__(self) -> str:
+        return "Own(…)"
+
+
+class Part(ABC):
+    """The agent's side of one protocol, from the agreed keys to the end of the run."""
+
+    finished = False
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """ξ_i, once the run is finished."""
+
+    def __init__(self, session: Session, own: Own) -> None:
+        self.session, self.own = session, own
+
+    @abstractmethod
+    def begin(self) -> list[Message]:
+        """The first message after the keys."""
+
+    @abstractmethod
+    def receive(self, message: ToAgent) -> list[Message]:
+        """PeerError: the message does not belong here and changed nothing. RunAborted: it ends the run."""
+
+    @abstractmethod
+    def largest(self) -> int:
+        """Bytes of the arrays in the largest message that can come next."""

@@ -1,0 +1,27 @@
+"""`plain`: a trusted centre that gets all data. The baseline, and what the other protocols must agree with."""
+
+from atdm.kernel.design import FloatArray, IntArray
+from atdm.kernel.estimate import estimate
+from atdm.protocol.desk import Outcome
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.plan import Plan
+from atdm.protocol.readings import Weather, public_inputs
+
+
+def fit_plain(
+    plan: Plan, time: IntArray, temperature: FloatArray, load: FloatArray, weather: Weather, notebook: Notebook
+) -> tuple[Outcome, FloatArray]:
+    """The fit and the weights; temperature and load are N × K, one column an agent."""
+    notebook.write("everything", temperature)
+    notebook.write("everything", load)
+    total = load.sum(axis=1)
+    answer, weights = estimate(
+        public_inputs(plan, time, total, weather),
+        temperature,
+        order=plan.order,
+        ridge=plan.ridge,
+        nonnegative=False if plan.nonnegative == "free" else plan.nonnegative,
+        tolerance=plan.tolerance,
+        minimum_norm=plan.minimum_norm,
+    )
+    return Outcome(answer, total, time, time, 0), weights

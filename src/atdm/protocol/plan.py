@@ -1,0 +1,71 @@
+"""The plan of a run: every public parameter, fixed before the first masked word and bound into every key."""
+
+import math
+from typing import Literal, get_args
+
+import msgspec
+
+from atdm.crypto.keys import digest
+from atdm.errors import UsageError
+
+ProtocolName = Literal["plain", "paper", "moments", "blind"]
+NonnegativeName = Literal["ridge", "exact", "free"]
+MaskName = Literal["ring", "float"]
+
+VERSION = 1
+PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
+LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the aggregator proposes and every agent checks against its own rules."""
+
+    version: int = VERSION
+    protocol: ProtocolName
+    order: int  # M
+    ridge: float  # λ
+    period: int  # P, steps in a season
+    step_seconds: int
+    timezone: str  # the clock whose midnight starts the season
+    start: int  # time stamp of the window's first row, seconds since 1970 UTC
+    length: int  # rows of the window, gaps included
+    train: float  # share of the kept rows used for training
+    nonnegative: NonnegativeName
+    tolerance: float
+    solver_tolerance: float
+    weather: bytes  # hash of the weather every party must hold
+    masks: MaskName = "ring"
+    minimum_norm: bool = False
+
+    def hash(self) -> bytes:
+        return digest("plan", msgspec.msgpack.encode(self))
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse options outside their meaning, in one line each."""
+
+    def need(condition: bool, message: str) -> None:
+        if not condition:
+            raise UsageError(message)
+
+    need(plan.version == VERSION, f"plan version {plan.version}, this side speaks {VERSION}: update one of them")
+    need(plan.order >= 1, f"order {plan.order}: give an order of at least 1")
+    need(math.isfinite(plan.ridge) and plan.ridge >= 0, f"ridge {plan.ridge}: give a finite number ≥ 0")
+    need(plan.period >= 1 and plan.step_seconds >= 1, "season and step must be at least one step and one second")
+    need(0 < plan.train < 1, f"train {plan.train}: give a share between 0 and 1, such as 0.75")
+    need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
+    need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 5e-5")
+    need(plan.length > plan.order, f"window of {plan.length} rows for order {plan.order}: give a longer window")
+    if plan.nonnegative == "exact" and plan.protocol == "paper":
+        raise UsageError("nonnegative='exact' is not possible under paper: the transformed problem hides which weight "
+                         "is whose; use 'ridge' or False, or protocol plain or moments")  # fmt: skip
+    if plan.nonnegative == "exact" and plan.protocol == "blind":
+        raise UsageError("nonnegative='exact' is not offered under blind: it would show peers, by difference, who left "
+                         "the free set; use 'ridge' or False, or protocol plain or moments")  # fmt: skip
+    if plan.masks == "float" and plan.protocol != "paper":
+        raise UsageError("masks='float' is the paper's own arithmetic and goes with protocol='paper' only")
+
+
+def train_rows(rows: int, share: float) -> int:
+    """Rows of the training part; `round` takes away what 0.29 · 100 = 28.999… leaves."""
+    return int(round(rows * share, 9))

@@ -1,0 +1,108 @@
+"""One agent's own data, and the weather everybody holds: plain arrays on integer time stamps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from atdm.crypto.keys import derive, digest
+from atdm.crypto.prg import Stream, nonce
+from atdm.data.clock import phase, segments
+from atdm.errors import DataError, PeerError
+from atdm.kernel.design import FloatArray, Inputs, IntArray
+from atdm.protocol.plan import Plan, train_rows
+
+LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
+_BLOCK = 4096  # time steps whose dither is drawn in one go
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Readings:
+    """What one agent measured. Stamps it has no complete reading for are absent."""
+
+    time: IntArray  # seconds since 1970 UTC, ascending
+    temperature: FloatArray  # °C
+    load: FloatArray  # kW
+
+    def __repr__(self) -> str:
+        return f"Readings({len(self.time)} rows)"
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """Public weather."""
+
+    time: IntArray  # seconds since 1970 UTC, ascending
+    outdoor: FloatArray  # °C
+    solar: FloatArray  # kW/m²
+
+    def hash(self) -> bytes:
+        columns = (self.time.astype("<i8"), self.outdoor.astype("<f8"), self.solar.astype("<f8"))
+        return digest("weather", *(column.tobytes() for column in columns))
+
+
+def seconds(time: pd.DatetimeIndex) -> IntArray:
+    """Time stamps as whole seconds since 1970 UTC."""
+    return time.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]").astype(np.int64)
+
+
+def timestamps(time: IntArray) -> pd.DatetimeIndex:
+    return pd.DatetimeIndex(pd.to_datetime(time, unit="s", utc=True), name="time")
+
+
+def window(plan: Plan) -> IntArray:
+    """All time stamps of the plan's window, gaps included."""
+    return plan.start + plan.step_seconds * np.arange(plan.length, dtype=np.int64)
+
+
+def positions(time: IntArray, wanted: IntArray) -> IntArray:
+    """Where each wanted stamp stands in `time`, −1 where it does not."""
+    if len(time) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    found = np.searchsorted(time, wanted).clip(max=len(time) - 1)
+    return np.where(time[found] == wanted, found, -1)
+
+
+def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather) -> Inputs:
+    """Eq. (2)'s inputs on the kept rows, once the load total is known."""
+    at = positions(weather.time, kept)
+    if (at < 0).any():
+        raise PeerError("the weather does not cover every kept row: get the weather file whose hash is in the plan")
+    index, step = timestamps(kept), pd.Timedelta(seconds=plan.step_seconds)
+    return Inputs(
+        load=load,
+        outdoor=weather.outdoor[at],
+        solar=weather.solar[at],
+        phase=phase(index, step, plan.timezone, plan.period),
+        segment=segments(index, step),
+        period=plan.period,
+        train=train_rows(len(kept), plan.train),
+    )
+
+
+def sensor_quantum(temperature: FloatArray) -> float:
+    """The commonest smallest gap between distinct readings, in steps of 1e-4 °C; never below that."""
+    gaps = np.diff(np.unique(np.rint(temperature / LEAST_QUANTUM)))
+    if len(gaps) == 0:
+        return LEAST_QUANTUM
+    values, counts = np.unique(gaps, return_counts=True)
+    return float(values[np.argmax(counts)]) * LEAST_QUANTUM
+
+
+def dithered(readings: Readings, secret: bytes, step_seconds: int, width: float, quantum: float | None) -> Readings:
+    """Readings with the agent's secret dither, uniform and `width` quanta wide; a stamp always gets the same one."""
+    if width == 0:
+        return readings
+    if quantum is None:
+        quantum = sensor_quantum(readings.temperature)
+    elif quantum <= 0:
+        raise DataError(f"sensor quantum {quantum} °C: declare a positive one")
+    index, offset = np.divmod(readings.time, step_seconds)
+    uniform = np.empty(len(index))
+    for part in np.unique(offset):
+        stream = Stream(derive(secret, "dither", step_seconds, int(part)))
+        for block in np.unique(index[offset == part] // _BLOCK):
+            here = (offset == part) & (index // _BLOCK == block)
+            words = stream.words(_BLOCK, nonce(b"dither", int(block)))
+            uniform[here] = (words[index[here] % _BLOCK] >> np.uint64(11)) * 2.0**-53 - 0.5
+    return Readings(readings.time, readings.temperature + uniform * (width * quantum), readings.load)

@@ -1,0 +1,73 @@
+"""The aggregator's side of `blind`: it adds masked words and passes totals on; only the release opens to it."""
+
+from atdm.crypto import ring
+from atdm.errors import PeerError, RunAborted
+from atdm.protocol.blind import Phase, release_layout, rows_layout, unpack_release
+from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.messages import Finished, Masked, Secret, Secrets, ToAggregator, Total, encode, expect
+from atdm.protocol.readings import Weather
+from atdm.protocol.session import Run
+
+BOX_BYTES = 48  # a 32-byte secret and its tag
+
+
+class BlindDesk(Desk):
+    def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
+        super().__init__(run, weather, notebook)
+        self._pile = Pile(run.agents, 0)
+        self._secrets: bytes | None = None
+        self._sums = 0
+
+    def begin(self) -> list[Outgoing]:
+        return []
+
+    def largest(self) -> int:
+        plan = self.run.plan
+        largest_sum = 2 * rows_layout(plan).words + 4 * plan.period + 4096  # words: rows, or the release
+        return max(BOX_BYTES * self.run.agents, ring.WORD_BYTES * largest_sum)
+
+    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+        if isinstance(message, Secrets):
+            return self._pass_on(sender, message)
+        masked = expect(message, Masked)
+        if masked.run != self.run.id:
+            raise PeerError("message of another run: ignored")
+        if not self._pile.add(sender, masked.step, masked.phase, masked.words):
+            return []
+        pile, self._pile = self._pile, Pile(self.run.agents, masked.step + 1)
+        if pile.phase == Phase.RELEASE:
+            return self._open(pile)
+        self._sums += pile.phase == Phase.BASIS
+        return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=ring.to_bytes(pile.total))))]
+
+    def _pass_on(self, sender: int, message: Secrets) -> list[Outgoing]:
+        if sender != 0 or self._secrets is not None or message.run != self.run.id:
+            raise PeerError("sealed secrets from somebody who does not lead, or twice: ignored")
+        if len(message.boxes) != BOX_BYTES * (self.run.agents - 1):
+            raise RunAborted("the leader sealed the group secret for another number of agents")
+        self._secrets = message.boxes
+        return [
+            Outgoing(i, encode(Secret(run=self.run.id, box=message.boxes[BOX_BYTES * (i - 1) : BOX_BYTES * i])))
+            for i in range(1, self.run.agents)
+        ]
+
+    def _open(self, pile: Pile) -> list[Outgoing]:
+        plan = self.run.plan
+        rows = (len(pile.total) - release_layout(plan, 0).words) // 2
+        layout = release_layout(plan, rows)
+        if len(pile.total) != layout.words:
+            raise RunAborted("the release has an impossible length")
+        try:
+            released = unpack_release(plan, layout.decode(pile.total, self.run.agents)["release"])
+        except (PeerError, ValueError, IndexError):
+            raise RunAborted("the release does not open: somebody saw another run, or did not consent") from None
+        estimate, c = released.estimate, released.estimate.coefficients
+        self.notebook.write("load total", released.load)
+        self.notebook.write("state", estimate.state)
+        self.notebook.write("coefficients", [*c.alpha, *c.beta, *c.gamma, *c.theta, *c.occupancy])
+        measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
+        self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
+        self.outcome = Outcome(estimate, released.load, released.time, released.kept, self._sums)
+        self.finished = True
+        return [Outgoing(None, encode(Finished(run=self.run.id)))]

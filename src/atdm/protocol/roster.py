@@ -1,0 +1,79 @@
+"""Who takes part: identities, owners and cohorts, signed by an enrolment authority that is not the aggregator."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from atdm.crypto.keys import SigningKey, digest, verify
+from atdm.errors import PeerError, UsageError
+
+COHORT_OWNERS = 8  # owners in a cohort, at least; two rosters differ by whole cohorts
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    owner: str  # the home or building: agents of one owner stand and fall together
+    cohort: int
+    identity: bytes  # Ed25519 public key
+
+
+class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All enrolled agents, in the order of their identity keys; the first one leads."""
+
+    members: tuple[Member, ...]
+    authority: bytes
+    signature: bytes
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def hash(self) -> bytes:
+        return digest("roster", msgspec.msgpack.encode(self.members), self.authority)
+
+    def index(self, identity: bytes) -> int:
+        for i, member in enumerate(self.members):
+            if member.identity == identity:
+                return i
+        raise PeerError("this agent is not in the roster: ask the enrolment authority for the current one")
+
+    def restrict(self, cohorts: set[int]) -> "Roster":
+        """The part of the roster in whole cohorts. The signature stays that of the full roster (see `check`)."""
+        return msgspec.structs.replace(self, members=tuple(m for m in self.members if m.cohort in cohorts))
+
+
+def assign_cohorts(owners: Sequence[str]) -> dict[str, int]:
+    """Fixed cohorts of at least eight owners, all agents of an owner in one; one cohort where there are fewer."""
+    distinct = sorted(set(owners))
+    cohorts = max(1, len(distinct) // COHORT_OWNERS)
+    return {owner: i % cohorts for i, owner in enumerate(distinct)}
+
+
+def sign_roster(authority: SigningKey, members: Sequence[tuple[str, str, bytes]]) -> Roster:
+    """Enrol (name, owner, identity key) triples."""
+    cohorts = assign_cohorts([owner for _, owner, _ in members])
+    entries = tuple(
+        sorted(
+            (Member(name=n, owner=o, cohort=cohorts[o], identity=key) for n, o, key in members),
+            key=lambda member: member.identity,
+        )
+    )
+    check_distinct(entries)
+    draft = Roster(members=entries, authority=authority.public, signature=b"")
+    return msgspec.structs.replace(draft, signature=authority.sign("roster", draft.hash()))
+
+
+def check_distinct(members: Sequence[Member]) -> None:
+    for what in ("name", "identity"):
+        values = [getattr(m, what) for m in members]
+        if len(set(values)) != len(values):
+            raise UsageError(f"two agents of the roster share one {what}: enrol each agent once")
+
+
+def check_roster(roster: Roster, authority: bytes) -> None:
+    """Signed by the authority this agent pinned at enrolment, everybody once, in order."""
+    if roster.authority != authority:
+        raise PeerError("roster of another enrolment authority: get the roster from the one this agent was enrolled by")
+    verify(authority, roster.signature, "roster", roster.hash())
+    check_distinct(roster.members)
+    if list(roster.members) != sorted(roster.members, key=lambda member: member.identity):
+        raise PeerError("roster is not in the order of its keys: ask the enrolment authority for a new one")

@@ -1,0 +1,70 @@
+"""What an agent accepts and how much of itself it lets be seen. Set beside the data, never by the aggregator."""
+
+from dataclasses import dataclass
+
+from atdm.errors import UsageError
+from atdm.kernel.design import parameter_count
+from atdm.protocol.plan import LEAST_AGENTS, Plan, check_plan
+
+FEW_AGENTS = 20  # `blind` warns below
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """An agent's own limits; the defaults are those of docs/spec.md §7."""
+
+    least_agents: int = 10  # in `blind`; 3 elsewhere, where the ledger says what is revealed anyway
+    leverage: float = 0.75  # most of l_i = Σ_k q_ik², the share of this agent in any combination of totals
+    totals: int = 14  # most totals over any row of its data
+    colluders: int = 1  # agents assumed to share what they see
+    dither: float = 0.1  # width of the secret dither, in quanta of the sensor
+    quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
+    ridge: tuple[float, float] = (1e-3, 1e12)  # λ accepted
+    order: int = 4  # largest M accepted
+    season_hours: tuple[float, float] = (1.0, 168.0)
+    rows_per_parameter: float = 5.0  # rows of the window for each parameter of the model, at least
+
+    def __post_init__(self) -> None:
+        if self.least_agents < LEAST_AGENTS:
+            raise UsageError(f"least_agents {self.least_agents}: no protocol is offered below {LEAST_AGENTS} agents")
+        if not (0 < self.leverage <= 1 and self.totals >= 1 and self.colluders >= 0 and self.dither >= 0):
+            raise UsageError("rules out of range: leverage in (0, 1], totals ≥ 1, colluders ≥ 0, dither ≥ 0")
+
+    def totals_cap(self, agents: int) -> int:
+        """min((K − c)/3, 14): far fewer sums than unknown series, so that the sums do not determine them."""
+        return min((agents - self.colluders) // 3, self.totals)
+
+    def reason_to_refuse(self, plan: Plan, agents: int) -> str | None:
+        """Why this plan is not acceptable, in one line; None when it is."""
+        try:
+            check_plan(plan)
+        except UsageError as error:
+            return str(error)
+        least = self.least_agents if plan.protocol == "blind" else LEAST_AGENTS
+        if agents < least:
+            return f"{agents} agents take part, this agent asks for at least {least} under {plan.protocol}"
+        if plan.protocol != "blind":
+            return None
+        hours = plan.period * plan.step_seconds / 3600
+        low, high = self.ridge
+        if not low <= plan.ridge <= high:
+            return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
+        if plan.order > self.order:
+            return f"order {plan.order} is above the {self.order} this agent accepts"
+        if not self.season_hours[0] <= hours <= self.season_hours[1]:
+            return f"a season of {hours:g} h is outside the {self.season_hours} h this agent accepts"
+        needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
+        if plan.length < needed:
+            return f"a window of {plan.length} rows is too short, this agent asks for {needed:g} or more"
+        return None
+
+
+def check_agents(agents: int, protocol: str, rules: Rules) -> None:
+    """The minimum a person who starts a simulation meets before any key is made."""
+    if agents < LEAST_AGENTS:
+        raise UsageError(f"{agents} agents: none is offered below {LEAST_AGENTS}, sums would give their parts away")
+    if protocol == "blind" and agents < rules.least_agents:
+        raise UsageError(
+            f"{agents} agents: blind needs at least {rules.least_agents} (agents' rule least_agents, down to "
+            f"{LEAST_AGENTS}); use more agents, or another protocol for a simulation"
+        )

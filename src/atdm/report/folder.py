@@ -1,0 +1,34 @@
+"""Results on disk: a folder that appears only when everything in it is written."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from atdm.errors import UsageError
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write all files beside the folder first, then move them in; an existing folder keeps its other files."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise UsageError(f"cannot write beside {folder}: {error.strerror}; choose a folder you may write to") from None
+    try:
+        for name, content in files.items():
+            target = staging / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+        staging.chmod(0o755)
+        if not folder.exists():
+            os.replace(staging, folder)
+            return
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staging / name, folder / name)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}; choose a folder you may write to") from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

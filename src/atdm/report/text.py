@@ -1,0 +1,72 @@
+"""What the commands print: tables and summaries for a terminal."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from atdm.data.check import Quality
+from atdm.run import Fit
+
+
+def summary(fit: Fit, name: str) -> RenderableType:
+    """A fit on one screen: what was fitted, how well, who learned what, what it took."""
+    test = fit.metrics["test"]
+    head = Text()
+    head.append(f"{name}: ", style="bold")
+    head.append(f"{fit.agents} agents, {len(fit.state)} rows from {fit.state.index[0]} to {fit.state.index[-1]}\n")
+    head.append(f"protocol {fit.protocol}, {fit.status} after {fit.iterations} iterations, ridge {fit.ridge:g}\n")
+    fits = Table("test rows", "RMSE [K]", "MAPE [%]", "R²", box=None, header_style="dim", pad_edge=False)
+    for kind, label in (("free_run", "free run"), ("one_step", "one step ahead")):
+        m = test[kind]
+        fits.add_row(label, f"{m['rmse']:.4f}", f"{m['mape']:.4f}", f"{m['r2']:.4f}")
+    return Group(head, fits, Text(), _coefficients(fit), Text(), learned(fit), Text(), _cost(fit), *_notes(fit.notes))
+
+
+def _coefficients(fit: Fit) -> Table:
+    model = fit.model
+    table = Table("lag", box=None, header_style="dim", pad_edge=False)
+    for column in ("α [-]", "β [K/kW]", "γ [-]", "θ [K m²/kW]"):
+        table.add_column(column, justify="right")
+    for m in range(model.order + 1):
+        alpha = f"{model.alpha[m - 1]:.4f}" if m else ""
+        table.add_row(f"t-{m}", alpha, f"{model.beta[m]:.5f}", f"{model.gamma[m]:.4f}", f"{model.theta[m]:.4f}")
+    return table
+
+
+def learned(fit: Fit) -> Table:
+    """The ledger."""
+    table = Table("who", "learned", "size", "times", box=None, header_style="dim", pad_edge=False)
+    for row in fit.ledger:
+        size = " × ".join(str(n) for n in row["shape"]) or "1"
+        table.add_row(row["party"], row["what"], size, str(row["times"]))
+    return table
+
+
+def _cost(fit: Fit) -> Text:
+    cost = fit.cost
+    if fit.protocol == "plain":
+        return Text(f"{cost.seconds:.2f} s")
+    return Text(
+        f"{cost.rounds} messages and {cost.bytes_up_per_agent / 1000:.0f} kB up per agent; "
+        f"{cost.seconds:.2f} s for all parties in one process, key set-up {cost.setup_seconds:.2f} s"
+    )
+
+
+def _notes(notes: tuple[str, ...]) -> list[RenderableType]:
+    return [Text(f"note: {note}", style="yellow") for note in notes]
+
+
+def quality_table(quality: Quality) -> RenderableType:
+    """What `atdm check` shows."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    names = ("agent", "rows", "first", "last", "step", "gaps", "missing", "min °C", "max °C", "stuck h", "suspicion")
+    for column in names:
+        table.add_column(column, justify="left" if column in ("agent", "suspicion") else "right")
+    for a in quality.agents:
+        table.add_row(
+            a.agent, str(a.rows), str(a.first), str(a.last), str(a.step), str(a.gaps), str(a.missing),
+            f"{a.min:.2f}", f"{a.max:.2f}", f"{a.stuck_hours:g}", a.suspicion or "",
+        )  # fmt: skip
+    problems = [Text(f"problem: {problem}", style="red") for problem in quality.problems]
+    verdict = Text("a fit would be refused" if quality.problems else "ready to fit", style="bold")
+    return Group(table, *_notes(quality.notes), *problems, verdict)

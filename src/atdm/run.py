@@ -1,0 +1,363 @@
+"""Where data, roles and transport meet: one page from a cluster to a fit.
+
+    plan the run → enrol the agents → carry messages until the aggregator is done → collect what it learned
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from atdm.crypto.keys import SigningKey
+from atdm.data import Cluster
+from atdm.data.clock import season_steps
+from atdm.errors import RunAborted, UsageError
+from atdm.kernel.descent import Status
+from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.estimate import Estimate, Nonnegative
+from atdm.kernel.thermal import Metrics
+from atdm.model import Model
+from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.desk import Outcome
+from atdm.protocol.ledger import Notebook, Seen
+from atdm.protocol.part import Host
+from atdm.protocol.plain import fit_plain
+from atdm.protocol.plan import PROTOCOLS, MaskName, Plan, ProtocolName, check_plan
+from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.roster import sign_roster
+from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
+from atdm.protocol.session import RandomBytes
+from atdm.transport import local
+
+SHARED_HOST_ABOVE = 200  # agents; a simulation of more keeps the public arithmetic once per process, not per agent
+FEW_ROWS = 5  # rows per parameter below which a fit warns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a run took. Bytes and seconds per agent are medians; the leader, who seals the group secret, is apart."""
+
+    rounds: int = 0  # messages an agent sends
+    sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
+    bytes_up_per_agent: int = 0
+    bytes_down_per_agent: int = 0
+    seconds_per_agent: float | None = None
+    seconds_aggregator: float = 0.0
+    setup_seconds: float = 0.0  # keys and masks
+    seconds: float = 0.0  # the run without them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """A fitted model, how well it fits, who learned what, and what it cost."""
+
+    protocol: str
+    agents: int
+    model: Model
+    weights: pd.Series | None  # ξ by agent; a simulation owns all agents, a deployed aggregator has none
+    iterations: int
+    status: Status
+    ridge: float  # λ used
+    rss: float  # residual sum of squares of Eq. (2) over the training rows  [K²]
+    state: pd.Series  # aggregate temperature over the released rows         [°C]
+    load: pd.Series  # load of the whole cluster over the released rows      [kW]
+    metrics: Metrics
+    ledger: list[dict[str, Any]]  # party, what, shape, times
+    cost: Cost
+    inputs: Inputs  # the model's inputs on the released rows
+    solver_residual: float = 0.0
+    notes: tuple[str, ...] = ()
+    transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    @property
+    def train(self) -> pd.Series:
+        return self.state.iloc[: self.inputs.train]
+
+    @property
+    def test(self) -> pd.Series:
+        return self.state.iloc[self.inputs.train :]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that --json prints; numbers that do not exist are null."""
+        document = {
+            "protocol": self.protocol,
+            "agents": self.agents,
+            "iterations": self.iterations,
+            "status": str(self.status),
+            "converged": self.converged,
+            "ridge": self.ridge,
+            "rss": self.rss,
+            "model": self.model.as_dict(),
+            "metrics": self.metrics,
+            "ledger": self.ledger,
+            "cost": asdict(self.cost),
+            "solver_residual": self.solver_residual,
+            "notes": list(self.notes),
+        }
+        cleaned: dict[str, Any] = without_nan(document)
+        return cleaned
+
+
+def fit(
+    cluster: Cluster,
+    protocol: ProtocolName = "blind",
+    *,
+    order: int = 2,
+    ridge: float = 100.0,
+    season: str = "24h",
+    nonnegative: Nonnegative = "ridge",
+    tolerance: float = 1e-12,
+    train: float = 0.75,
+    solver_tolerance: float = 5e-5,
+    dither: float = 0.1,
+    progress: bool = False,
+    masks: MaskName = "ring",
+    minimum_norm: bool = False,
+    rules: Rules | None = None,
+    transcript: bool = False,
+) -> Fit:
+    """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
+
+    protocol: "blind" (the aggregator learns h, s and the model), "moments", "paper" or "plain": docs/protocols.md.
+    order: M; ridge: λ; season: length of the occupants' period; train: share of the rows for training.
+    nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
+    dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
+    transcript: keep what every party saw (fit.transcript), for an audit.
+    """
+    plan = make_plan(
+        cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, tolerance=tolerance,
+        train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
+    )  # fmt: skip
+    own = Rules() if rules is None else rules
+    own = Rules(**{**{name: getattr(own, name) for name in own.__dataclass_fields__}, "dither": dither})
+    check_agents(len(cluster.agents), protocol, own)
+    with _progress(progress, protocol, len(cluster.agents)) as report:
+        if protocol == "plain":
+            return _fit_plain(cluster, plan)
+        return simulate(cluster, plan, own, transcript=transcript, report=report)
+
+
+def make_plan(
+    cluster: Cluster,
+    protocol: ProtocolName,
+    *,
+    order: int = 2,
+    ridge: float = 100.0,
+    season: str = "24h",
+    nonnegative: Nonnegative = "ridge",
+    tolerance: float = 1e-12,
+    train: float = 0.75,
+    solver_tolerance: float = 5e-5,
+    masks: MaskName = "ring",
+    minimum_norm: bool = False,
+) -> Plan:
+    """The public parameters of a run over all rows of a cluster."""
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"protocol {protocol!r}: choose one of {', '.join(PROTOCOLS)}")
+    if nonnegative not in ("ridge", "exact", False):
+        raise UsageError(f"nonnegative {nonnegative!r}: choose 'ridge', 'exact' or False")
+    step_seconds = cluster.step.total_seconds()
+    if step_seconds != int(step_seconds):
+        raise UsageError(f"a step of {step_seconds} s: the step must be a whole number of seconds")
+    time = seconds(cluster.time)
+    plan = Plan(
+        protocol=protocol,
+        order=order,
+        ridge=float(ridge),
+        period=season_steps(season, cluster.step),
+        step_seconds=int(step_seconds),
+        timezone=cluster.timezone,
+        start=int(time[0]),
+        length=int((time[-1] - time[0]) // int(step_seconds)) + 1,
+        train=float(train),
+        nonnegative="free" if nonnegative is False else nonnegative,
+        tolerance=float(tolerance),
+        solver_tolerance=float(solver_tolerance),
+        weather=weather_of(cluster).hash(),
+        masks=masks,
+        minimum_norm=minimum_norm,
+    )
+    check_plan(plan)
+    return plan
+
+
+def weather_of(cluster: Cluster) -> Weather:
+    return Weather(seconds(cluster.time), cluster.outdoor.to_numpy(float), cluster.solar.to_numpy(float))
+
+
+def enrol(
+    cluster: Cluster, rules: Rules, random_bytes: RandomBytes, *, keep: bool = False
+) -> tuple[list[Agent], bytes]:
+    """One agent object per column, in the order of their identity keys, and the authority that enrolled them."""
+    names = cluster.agents
+    authority = SigningKey(random_bytes(32))
+    identities = {name: SigningKey(random_bytes(32)) for name in names}
+    roster = sign_roster(authority, [(n, str(cluster.owner[n]), identities[n].public) for n in names])
+    time, weather = seconds(cluster.time), weather_of(cluster)
+    shared = Host() if len(names) > SHARED_HOST_ABOVE else None
+    agents = [
+        Agent(
+            identity=identities[member.name],
+            secret=random_bytes(32),
+            roster=roster,
+            authority=authority.public,
+            readings=Readings(
+                time, cluster.temperature[member.name].to_numpy(float), cluster.load[member.name].to_numpy(float)
+            ),
+            weather=weather,
+            rules=rules,
+            random_bytes=random_bytes,
+            host=shared,
+            keep=keep,
+        )
+        for member in roster.members
+    ]
+    return agents, authority.public
+
+
+def simulate(
+    cluster: Cluster,
+    plan: Plan,
+    rules: Rules,
+    *,
+    transcript: bool = False,
+    report: Callable[[str], None] | None = None,
+    tap: local.Tap | None = None,
+    random_bytes: RandomBytes = os.urandom,
+) -> Fit:
+    """A whole private run in this process: every party an object of its own, real bytes between them."""
+    began = perf_counter()
+    agents, _ = enrol(cluster, rules, random_bytes, keep=transcript)
+    roster = agents[0].roster
+    cohorts = {member.cohort for member in roster.members}
+    aggregator = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather_of(cluster), keep=transcript)
+    enrolled = perf_counter() - began
+    traffic = local.run(aggregator, agents, tap, report)
+    outcome = aggregator.desk.outcome if aggregator.desk is not None else None
+    if outcome is None:
+        raise RunAborted("the run ended without a result")
+    others = range(1, len(agents))
+    cost = Cost(
+        rounds=int(median(traffic.messages_up[i] for i in others)),
+        sums=outcome.sums,
+        bytes_up_per_agent=int(median(traffic.bytes_up[i] for i in others)),
+        bytes_down_per_agent=int(median(traffic.bytes_down[i] for i in others)),
+        seconds_per_agent=median(traffic.seconds[i] for i in others),
+        seconds_aggregator=traffic.seconds_aggregator,
+        setup_seconds=traffic.setup_seconds + enrolled,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+    )
+    weights = pd.Series({agent.name: agent.weight for agent in agents}, name="weight").reindex(list(cluster.agents))
+    notebooks = [aggregator.notebook, agents[-1].own.notebook]
+    seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
+    return collect(
+        plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
+        notes=_warnings(cluster, plan, outcome), transcript=seen if transcript else {},
+    )  # fmt: skip
+
+
+def collect(
+    plan: Plan,
+    outcome: Outcome,
+    weather: Weather,
+    *,
+    agents: int,
+    ledger: list[dict[str, Any]],
+    cost: Cost,
+    weights: pd.Series | None = None,
+    notes: tuple[str, ...] = (),
+    transcript: dict[str, list[Seen]] | None = None,
+) -> Fit:
+    """What the aggregator learned, as people use it."""
+    estimate, index = outcome.estimate, timestamps(outcome.time)
+    step = pd.Timedelta(seconds=plan.step_seconds)
+    return Fit(
+        protocol=plan.protocol,
+        agents=agents,
+        model=Model(coefficients=estimate.coefficients, step=step, timezone=plan.timezone),
+        weights=weights,
+        iterations=estimate.iterations,
+        status=estimate.status,
+        ridge=estimate.ridge,
+        rss=estimate.rss,
+        state=pd.Series(estimate.state, index=index, name="aggregate_temp_c"),
+        load=pd.Series(outcome.load, index=index, name="load_kw"),
+        metrics=estimate.metrics,
+        ledger=ledger,
+        cost=cost,
+        inputs=public_inputs(plan, outcome.time, outcome.load, weather),
+        solver_residual=estimate.solver_residual,
+        notes=notes,
+        transcript=transcript or {},
+    )
+
+
+def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
+    began = perf_counter()
+    notebook = Notebook("aggregator")
+    outcome, weights = fit_plain(
+        plan, seconds(cluster.time), cluster.temperature.to_numpy(float), cluster.load.to_numpy(float),
+        weather_of(cluster), notebook,
+    )  # fmt: skip
+    spent = perf_counter() - began
+    return collect(
+        plan, outcome, weather_of(cluster), agents=len(cluster.agents), ledger=_ledger(notebook),
+        cost=Cost(seconds_aggregator=spent, seconds=spent, bytes_up_per_agent=16 * len(cluster.time)),
+        weights=pd.Series(weights, index=list(cluster.agents), name="weight"),
+        notes=_warnings(cluster, plan, outcome),
+    )  # fmt: skip
+
+
+def _warnings(cluster: Cluster, plan: Plan, outcome: Outcome) -> tuple[str, ...]:
+    notes, agents = list(cluster.notes), len(cluster.agents)
+    parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(outcome.kept) * plan.train)
+    if rows < FEW_ROWS * parameters:
+        notes.append(f"{rows} training rows for {parameters} parameters: expect a poor forecast; use a longer window")
+    if plan.protocol == "blind" and agents < FEW_AGENTS:
+        notes.append(f"{agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few; use more agents")
+    status: Estimate = outcome.estimate
+    if status.status is Status.CAPPED:
+        notes.append(
+            f"the agents' own limits stopped the solver at residual {status.solver_residual:.1e} "
+            f"(asked for {plan.solver_tolerance:.0e}): use more agents, or agents that resemble each other less"
+        )
+    if status.ridge > plan.ridge:
+        notes.append(f"ridge raised from {plan.ridge:g} to {status.ridge:.2f}, the first without a negative weight")
+    return tuple(notes)
+
+
+def _ledger(*notebooks: Notebook) -> list[dict[str, Any]]:
+    return [row for notebook in notebooks for row in notebook.rows()]
+
+
+@contextmanager
+def _progress(wanted: bool, protocol: str, agents: int) -> Iterator[Callable[[str], None] | None]:
+    if not wanted:
+        yield None
+        return
+    with Console(stderr=True).status(f"{protocol}: {agents} agents") as line:
+        yield lambda text: line.update(f"{protocol}: {agents} agents, {text}")
+
+
+def without_nan(value: Any) -> Any:
+    """The same document with NaN and infinities as null, which JSON has."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value
