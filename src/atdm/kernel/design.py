@@ -109,7 +109,12 @@ class Design:
 
     def projected_lags(self, series: FloatArray) -> FloatArray:
         """(I − Π) of every lag of a series (or of columns of series): shape (M+1, n[, K])."""
+        if series.ndim == 1:  # one product for all lags
+            return np.ascontiguousarray(self.residual(series[self._lagged()]).T)
         return np.stack([self.residual(series[self.rows - m]) for m in range(self.order + 1)])
+
+    def _lagged(self) -> IntArray:
+        return self.rows[:, None] - np.arange(self.order + 1)
 
     def condition(self) -> float:
         """Condition number of X with columns scaled to unit norm."""

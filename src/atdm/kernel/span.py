@@ -83,10 +83,13 @@ class Span:
         matrix: FloatArray = self.products @ np.outer(a, a).ravel() + self.ridge * self.gram
         return matrix
 
-    def descend(self, tolerance: float) -> Descent:
-        """From equal weights, which are the first direction of the basis."""
+    def descend(self, tolerance: float, start: FloatArray | None = None) -> Descent:
+        """From equal weights, which are the first direction of the basis, or from an earlier answer in fewer sums."""
         first = np.zeros(len(self))
-        first[0] = 1.0 / self.ones[0]
+        if start is None:
+            first[0] = 1.0 / self.ones[0]
+        else:
+            first[: len(start)] = start
         return descend(self, first, tolerance)
 
     def multiplier(self, alpha: FloatArray, c: FloatArray) -> float:

@@ -296,7 +296,7 @@ class OpenDesk(Desk):
     def public_rows(self) -> Generator[Sum, Any, tuple[IntArray, FloatArray]]:
         """Which rows everybody has, and the load total over them: the first two questions of either protocol."""
         plan, agents = self.run.plan, self.run.agents
-        missing = (yield Sum("rows", rows_layout(plan), np.empty(0)))["missing"]
+        missing = np.rint((yield Sum("rows", rows_layout(plan), np.empty(0)))["missing"])  # exact but for float masks
         self.notebook.write("scalars", missing, "missing")
         kept = window(plan)[missing == 0]
         if len(kept) <= plan.order:

@@ -15,7 +15,8 @@ class Rules:
 
     least_agents: int = 10  # in `blind`; 3 elsewhere, where the ledger says what is revealed anyway
     leverage: float = 0.75  # most of l_i = Σ_k q_ik², the share of this agent in any combination of totals
-    totals: int = 14  # most totals over any row of its data
+    totals: int = 14  # most totals over any row of its data,
+    agents_per_total: int = 3  # and at most one for so many agents that do not collude
     colluders: int = 1  # agents assumed to share what they see
     dither: float = 0.1  # width of the secret dither, in quanta of the sensor
     quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
@@ -27,12 +28,14 @@ class Rules:
     def __post_init__(self) -> None:
         if self.least_agents < LEAST_AGENTS:
             raise UsageError(f"least_agents {self.least_agents}: no protocol is offered below {LEAST_AGENTS} agents")
-        if not (0 < self.leverage <= 1 and self.totals >= 1 and self.colluders >= 0 and self.dither >= 0):
-            raise UsageError("rules out of range: leverage in (0, 1], totals ≥ 1, colluders ≥ 0, dither ≥ 0")
+        if not (0 < self.leverage <= 1 and self.totals >= 1 and self.agents_per_total >= 1):
+            raise UsageError("rules out of range: leverage in (0, 1], totals ≥ 1, agents_per_total ≥ 1")
+        if not (self.colluders >= 0 and self.dither >= 0):
+            raise UsageError("rules out of range: colluders ≥ 0, dither ≥ 0")
 
     def totals_cap(self, agents: int) -> int:
         """min((K − c)/3, 14): far fewer sums than unknown series, so that the sums do not determine them."""
-        return min((agents - self.colluders) // 3, self.totals)
+        return min((agents - self.colluders) // self.agents_per_total, self.totals)
 
     def reason_to_refuse(self, plan: Plan, agents: int) -> str | None:
         """Why this plan is not acceptable, in one line; None when it is."""

@@ -1,13 +1,17 @@
 """Everybody in one process: real bytes between one object per party, and what each of them cost."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
-from atdm.errors import RunAborted
+from atdm.errors import PeerError, RunAborted
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
+
+log = logging.getLogger(__name__)
 
 Tap = Callable[[str, str, bytes], None]  # sender, receiver, message
 Progress = Callable[[str], None]
@@ -41,7 +45,7 @@ def run(
             if tap is not None:
                 tap("aggregator", agents[i].name, data)
             start = perf_counter()
-            answers = agents[i].receive(data)
+            answers = _received(agents[i], data)
             traffic.seconds[i] += perf_counter() - start
             traffic.bytes_down[i] += len(data)
             replies += [(i, answer) for answer in answers]
@@ -52,7 +56,7 @@ def run(
             if tap is not None:
                 tap(agents[i].name, "aggregator", answer)
             start = perf_counter()
-            inbox += aggregator.receive(i, answer)
+            inbox += _received(aggregator, i, answer)
             traffic.seconds_aggregator += perf_counter() - start
         if progress is not None and replies:
             progress(f"message {traffic.messages_up[-1]} of every agent")
@@ -64,3 +68,12 @@ def run(
     if aggregator.state is not State.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
     return traffic
+
+
+def _received(party: Any, *message: Any) -> Any:
+    """What a party answers; a message that does not belong changed nothing, e.g. a refusal of a run that is over."""
+    try:
+        return party.receive(*message)
+    except PeerError as error:
+        log.debug("ignored: %s", error)
+        return []
