@@ -27,6 +27,18 @@ def test_opened_protocols_equal_plain(protocol, weights, seed):
     assert max(difference(atdm.fit(cluster, protocol, **options), atdm.fit(cluster, "plain", **options))) < 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_moments_with_the_exact_constraint_equals_plain_where_several_weights_are_zero(seed):
+    cluster = tiny(seed, agents=14, rows=120)
+    rng = np.random.default_rng(seed)
+    together = np.outer(rng.normal(0, 0.4, 120), rng.uniform(0, 3, 14))  # agents that sway in step, some far more
+    swaying = atdm.Cluster.from_frames(cluster.temperature + together, cluster.load, cluster.outdoor, cluster.solar)
+    options = dict(order=1, ridge=20.0, nonnegative="exact")
+    private, plain = (atdm.fit(swaying, name, **options) for name in ("moments", "plain"))
+    assert (plain.weights == 0).sum() >= 3
+    assert max(difference(private, plain)) < 1e-6
+
+
 @pytest.mark.parametrize("protocol", ["paper", "moments"])
 @pytest.mark.parametrize("weights", [False, "ridge"])
 def test_opened_protocols_equal_plain_on_the_papers_cluster(protocol, weights, refit64):

@@ -67,6 +67,11 @@ class Cluster:
         )
 
     @property
+    def weather(self) -> pd.DataFrame:
+        """The weather as the contract's table, indexed by time: outdoor_temp_c [°C], solar_w_m2 [W/m²]."""
+        return pd.DataFrame({"outdoor_temp_c": self.outdoor, "solar_w_m2": self.solar * 1000.0})
+
+    @property
     def agents(self) -> tuple[str, ...]:
         """Names, in order of first appearance."""
         return tuple(self.temperature.columns)

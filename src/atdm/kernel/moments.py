@@ -7,10 +7,15 @@ s = S w + b Σx_i and ‖ξ‖² = wᵀSw + 2b wᵀΣx_i + K b². "Weights" of t
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 
 from atdm.kernel.descent import sp1
 from atdm.kernel.design import Design, FloatArray
 from atdm.kernel.weights import solve_dual
+
+CLIPPED_TOLERANCE = 1e-11  # of Σξ − 1 and of the residual, relative to its size
+RESTART = 4.0  # times the shortest plain step so far: beyond that the updates are dropped
+CLIPPED_ROUNDS = 200  # sums for one SP_II; two for every weight at zero, and a few more, are what it takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +80,72 @@ def adjoint(design: Design, alpha: FloatArray, values: FloatArray, length: int) 
     for m, a in enumerate(np.concatenate([[1.0], -alpha])):
         answer[design.rows - m] += a * projected
     return answer
+
+
+class Clipped:
+    """SP_II with ξ ≥ 0 when only sums over the agents can be had: ξ_i = max(0, x_i·w + b).
+
+    The optimum solves v = A Σ x_i ξ_i and Σ ξ_i = 1 with w = −Aᵀv/λ: a root in (v, b) that is piecewise linear. The
+    moments give its Jacobian with no weight at zero; each weight that is there is a correction of rank one, which
+    Broyden's updates find from the sums themselves. Ask for the sums at `weights`, give them to `step`.
+    """
+
+    def __init__(self, problem: Moments, alpha: FloatArray) -> None:
+        self.problem, self.alpha = problem, alpha
+        a = np.concatenate([[1.0], -alpha])
+        zzt = np.einsum("a,b,abij->ij", a, a, problem.products, optimize=True)
+        z1, n = a @ problem.projected, len(problem.design.rows)
+        jacobian = np.empty((n + 1, n + 1))
+        jacobian[:n, :n] = np.eye(n) + zzt / problem.ridge
+        jacobian[:n, n] = -z1
+        jacobian[n, :n] = -z1 / problem.ridge
+        jacobian[n, n] = problem.agents
+        self._factor = lu_factor(jacobian)
+        free, _ = problem.sp2(alpha)
+        self._z = np.append(self._filter(problem.state(free)), free[-1])  # (v, b) of the free weights
+        self._updates: list[tuple[FloatArray, FloatArray]] = []
+        self._last: tuple[FloatArray, FloatArray] | None = None
+        self._best: tuple[float, FloatArray, FloatArray] | None = None  # length of the plain step, point, plain step
+        self.done, self.converged, self.rounds = False, False, 0
+
+    @property
+    def weights(self) -> FloatArray:
+        """(w, b) at which the next sums are wanted."""
+        back = adjoint(self.problem.design, self.alpha, self._z[:-1], len(self.problem.first))
+        return np.append(-back / self.problem.ridge, self._z[-1])
+
+    def step(self, state: FloatArray, total: float) -> None:
+        """Σ x_i ξ_i and Σ ξ_i at `weights`."""
+        residual = np.append(self._z[:-1] - self._filter(state), total - 1.0)
+        plain = -lu_solve(self._factor, residual)  # with no weight at zero: short, but it always leads closer
+        length = float(np.linalg.norm(plain))
+        self.rounds += 1
+        self.converged = length <= CLIPPED_TOLERANCE * (1.0 + float(np.linalg.norm(self._z)))
+        self.done = self.converged or self.rounds >= CLIPPED_ROUNDS
+        if self.done:
+            return
+        if self._best is not None and length > RESTART * self._best[0]:
+            self._updates, self._last = [], None  # the updates led astray: from the best point, the plain step
+            self._z = self._best[1] + self._best[2]
+            return
+        if self._best is None or length < self._best[0]:
+            self._best = (length, self._z, plain)
+        if self._last is not None:
+            moved, before = self._last
+            change = self._solve(residual - before)
+            self._updates.append(((moved - change) / float(moved @ change), moved))
+        move = -self._solve(residual)
+        self._last = (move, residual)
+        self._z = self._z + move
+
+    def _solve(self, values: FloatArray) -> FloatArray:
+        """The inverse Jacobian so far times values (Broyden's first method, in product form)."""
+        answer: FloatArray = lu_solve(self._factor, values)
+        for left, right in self._updates:
+            answer = answer + left * float(right @ answer)
+        return answer
+
+    def _filter(self, state: FloatArray) -> FloatArray:
+        lags = self.problem.design.projected_lags(state)
+        answer: FloatArray = lags[0] - self.alpha @ lags[1:]
+        return answer

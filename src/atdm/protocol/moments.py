@@ -5,15 +5,16 @@ agent i computes ξ_i = x_i·w + b itself. Offered for comparison, and where the
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from atdm.crypto.ring import FloatArray
-from atdm.errors import PeerError
-from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status, descend
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Status, advance, descend, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design
 from atdm.kernel.estimate import complete
-from atdm.kernel.moments import Moments
+from atdm.kernel.moments import Clipped, Moments
 from atdm.protocol.desk import Outcome
 from atdm.protocol.opened import TEMP_BOUND, OpenDesk, OpenPart, Script, Sum
 from atdm.protocol.readings import public_inputs
@@ -27,6 +28,16 @@ def moments_layout(agents: int, rows: int) -> Layout:
     ))  # fmt: skip
 
 
+TRIAL_WEIGHT = 64.0  # bound of a weight while SP_II with ξ ≥ 0 is being solved
+
+
+def clipped_layout(agents: int, rows: int) -> Layout:
+    return Layout((
+        fixed("state", rows, agents, TRIAL_WEIGHT * TEMP_BOUND, OPEN_BUDGET),
+        fixed("sums", 2, agents, TRIAL_WEIGHT**2, OPEN_BUDGET),
+    ))  # fmt: skip
+
+
 NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))
 
 
@@ -36,6 +47,10 @@ class MomentsPart(OpenPart):
             upper = np.triu_indices(len(self.x))
             values = {"second": np.outer(self.x, self.x)[upper], "first": self.x}
             return moments_layout(self.agents, len(self.x)), values
+        if what == "clipped" and len(numbers) == len(self.x) + 1:
+            self._weight = max(0.0, float(numbers[:-1] @ self.x + numbers[-1]))
+            values = {"state": self._weight * self.x, "sums": np.array([self._weight, self._weight**2])}
+            return clipped_layout(self.agents, len(self.x)), values
         if what == "weights" and len(numbers) == len(self.x) + 1:
             self._weight = float(numbers[:-1] @ self.x + numbers[-1])
             return NEGATIVE, {"negative": np.array([float(self._weight < 0)])}
@@ -57,19 +72,47 @@ class MomentsDesk(OpenDesk):
         self.notebook.write("moments", sums["first"], "first")
 
         problem = Moments.build(design, plan.ridge, agents, second, sums["first"])
-        k = 0
-        while True:  # nonnegative="ridge": λ·1.1ᵏ until no agent counts its weight as negative
+        if plan.nonnegative == "exact":
+            descent, state, ridge = yield from self._exact(problem)
+        else:
+            descent, state, ridge = yield from self._free(problem)
+        estimate = complete(
+            design, inputs, alpha=descent.alpha, state=state + REFERENCE_TEMP, ridge=ridge,
+            iterations=descent.iterations, status=Status.CONVERGED if descent.converged else Status.NOT_CONVERGED,
+        )  # fmt: skip
+        return Outcome(estimate, load, kept, kept, 0)
+
+    def _free(self, problem: Moments) -> Any:
+        """The whole descent offline; with "ridge" again for λ·1.1ᵏ until no agent counts its weight as negative."""
+        plan, k = self.run.plan, 0
+        while True:
             ridge = plan.ridge * RIDGE_GROWTH**k
-            descent: Descent = descend(replace(problem, ridge=ridge), problem.equal(), plan.tolerance)
+            descent = descend(replace(problem, ridge=ridge), problem.equal(), plan.tolerance)
             negative = (yield Sum("weights", NEGATIVE, descent.weights))["negative"]
             self.notebook.write("scalars", negative, "negative")
             if plan.nonnegative != "ridge" or negative[0] == 0 or k == RIDGE_STEPS:
                 break
             k += 1
-        state = problem.state(descent.weights) + REFERENCE_TEMP
-        self.notebook.write("state", state)
-        estimate = complete(
-            design, inputs, alpha=descent.alpha, state=state, ridge=ridge, iterations=descent.iterations,
-            status=Status.CONVERGED if descent.converged else Status.NOT_CONVERGED,
-        )  # fmt: skip
-        return Outcome(estimate, load, kept, kept, 0)
+        state = problem.state(descent.weights)
+        self.notebook.write("state", state + REFERENCE_TEMP)
+        return descent, state, ridge
+
+    def _exact(self, problem: Moments) -> Any:
+        """ξ ≥ 0: every SP_II takes a few sums of clipped weights, which show the aggregator Σ x_i max(0, ξ_i)."""
+        plan, ridge, design = self.run.plan, problem.ridge, problem.design
+        descent, state, square = start(problem.equal()), problem.state(problem.equal()), 1.0 / problem.agents
+        while not descent.converged and descent.iterations < MAX_ITERATIONS:
+            alpha, rss = sp1(design.projected_lags(state))
+            f1, search = rss + ridge * square, Clipped(problem, alpha)
+            while not search.done:
+                weights = search.weights
+                sums = yield Sum("clipped", clipped_layout(problem.agents, len(state)), weights)
+                state, (total, square) = sums["state"], sums["sums"]
+                self.notebook.write("state", state + REFERENCE_TEMP, "clipped")
+                search.step(state, float(total))
+            if not search.converged:
+                raise RunAborted(f"ξ ≥ 0 was not reached in {search.rounds} sums: use 'ridge', or a larger ridge")
+            lags = design.projected_lags(state)
+            f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + ridge * float(square)
+            descent = advance(descent, alpha, f1, weights, f2, plan.tolerance)
+        return descent, state, ridge

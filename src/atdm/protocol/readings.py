@@ -7,12 +7,13 @@ import pandas as pd
 
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream, nonce
-from atdm.data.clock import phase, segments
+from atdm.data.clock import MONDAY, phase
 from atdm.errors import DataError, PeerError
 from atdm.kernel.design import FloatArray, Inputs, IntArray
 from atdm.protocol.plan import Plan, train_rows
 
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
+MONDAY_SECONDS = int(MONDAY.timestamp())
 _BLOCK = 4096  # time steps whose dither is drawn in one go
 
 
@@ -68,16 +69,22 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
     at = positions(weather.time, kept)
     if (at < 0).any():
         raise PeerError("the weather does not cover every kept row: get the weather file whose hash is in the plan")
-    index, step = timestamps(kept), pd.Timedelta(seconds=plan.step_seconds)
     return Inputs(
         load=load,
         outdoor=weather.outdoor[at],
         solar=weather.solar[at],
-        phase=phase(index, step, plan.timezone, plan.period),
-        segment=segments(index, step),
+        phase=_phase(plan, kept),
+        segment=np.cumsum(np.diff(kept, prepend=kept[:1]) > plan.step_seconds).astype(np.int64),
         period=plan.period,
         train=train_rows(len(kept), plan.train),
     )
+
+
+def _phase(plan: Plan, kept: IntArray) -> IntArray:
+    """Season index of each row; in UTC without the detour over calendar objects, which every agent would take."""
+    if plan.timezone == "UTC":
+        return (kept - MONDAY_SECONDS) // plan.step_seconds % plan.period
+    return phase(timestamps(kept), pd.Timedelta(seconds=plan.step_seconds), plan.timezone, plan.period)
 
 
 def sensor_quantum(temperature: FloatArray) -> float:

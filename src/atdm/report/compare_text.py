@@ -1,0 +1,46 @@
+"""What `atdm compare` and `atdm bench` print."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+def compare_table(rows: list[dict[str, Any]]) -> RenderableType:
+    """Protocols side by side; differences are to plain."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("protocol", "R²", "coefficients apart", "weights apart", "totals", "messages", "kB up", "ms/agent",
+                   "s aggregator"):  # fmt: skip
+        table.add_column(column, justify="left" if column == "protocol" else "right")
+    lines: list[RenderableType] = []
+    for row in rows:
+        if "refused" in row:
+            lines.append(Text(f"{row['protocol']}: {row['refused']}", style="yellow"))
+            continue
+        own = row["seconds_per_agent"]
+        table.add_row(
+            row["protocol"], f"{row['r2']:.4f}", f"{row['coefficients_apart']:.1e}", f"{row['weights_apart']:.1e}",
+            str(row["sums"]), str(row["rounds"]), f"{row['bytes_up_per_agent'] / 1000:.0f}",
+            "" if own is None else f"{1000 * own:.0f}", f"{row['seconds_aggregator']:.2f}",
+        )  # fmt: skip
+        lines.append(Text.assemble((f"{row['protocol']}: ", "bold"), f"the aggregator learned {row['aggregator_learned']}; "
+                                   f"peers learned {row['peers_learned']}"))  # fmt: skip
+    return Group(table, Text(), *lines)
+
+
+def bench_table(rows: list[dict[str, Any]]) -> Table:
+    """Runs beside the floor of the same run."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("agents", "protocol", "processes", "seconds", "floor", "× floor", "set-up s", "ms/agent", "kB up",
+                   "totals", "peak MB"):  # fmt: skip
+        table.add_column(column, justify="left" if column == "protocol" else "right")
+    for row in rows:
+        floor, own = row["floor_seconds"], row["seconds_per_agent"]
+        table.add_row(
+            str(row["agents"]), row["protocol"], str(row["processes"]), f"{row['seconds']:.2f}",
+            "" if floor is None else f"{floor:.2f}", "" if floor is None else f"{row['seconds'] / floor:.1f}",
+            f"{row['setup_seconds']:.2f}", "" if own is None else f"{1000 * own:.1f}",
+            f"{row['bytes_up_per_agent'] / 1000:.0f}", str(row["sums"]), f"{row['peak_rss_mb']:.0f}",
+        )  # fmt: skip
+    return table

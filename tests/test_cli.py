@@ -1,0 +1,133 @@
+"""The commands as a new user runs them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import atdm
+from atdm.cli import main
+from tests.clusters import tiny
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A small cluster as the two tables of the contract."""
+    cluster = tiny(1, agents=12, rows=160)
+    zones = cluster.temperature.stack().rename("indoor_temp_c").to_frame()
+    zones["load_kw"] = cluster.load.stack()
+    zones = zones.reset_index()
+    zones["building"] = zones["agent"].map(lambda name: "b" + str(int(name[4:]) // 3))
+    weather = cluster.outdoor.rename("outdoor_temp_c").to_frame()
+    weather["solar_w_m2"] = cluster.solar * 1000
+    zones.to_parquet(tmp_path / "zones.parquet")
+    weather.reset_index().to_csv(tmp_path / "weather.csv", index=False)
+    return str(tmp_path / "zones.parquet"), str(tmp_path / "weather.csv")
+
+
+def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["atdm", *map(str, words)])
+    try:
+        main()
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_fit_prints_one_json_object_with_the_contracts_keys(files, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "fit", *files, "--order", 1, "--ridge", 5, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert {"protocol", "agents", "iterations", "status", "converged", "ridge", "rss", "model", "metrics", "ledger",
+            "cost"} <= set(document)  # fmt: skip
+    assert set(document["model"]) == {"alpha", "beta", "gamma", "theta", "occupancy"}
+    assert {"rounds", "sums", "bytes_up_per_agent", "bytes_down_per_agent", "seconds_per_agent", "seconds_aggregator",
+            "setup_seconds", "seconds"} <= set(document["cost"])  # fmt: skip
+    assert document["protocol"] == "blind" and document["agents"] == 12
+
+
+def test_fit_writes_a_folder_that_a_model_can_be_loaded_from(files, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "results" / "today"
+    code, out, _ = run(monkeypatch, capsys, "fit", *files, "-o", folder, "--order", 1, "--protocol", "plain")
+    assert code == 0
+    assert {"model.json", "metrics.json", "ledger.json", "report.html"} <= {path.name for path in folder.iterdir()}
+    model = atdm.Model.load(folder / "model.json")
+    document = json.loads((folder / "model.json").read_text())
+    assert document["schema"].startswith("atdm-model/") and document["step_seconds"] == 21600
+    assert model.order == 1 and len(model.occupancy) == 4
+    assert [path.name for path in tmp_path.glob(".*")] == []  # nothing half-written is left
+
+
+@pytest.mark.parametrize("words, code, says", [
+    (["--order", "0"], 2, "order"), (["--ridge", "-1"], 2, "ridge"), (["--train", "1.5"], 2, "train"),
+    (["--season", "7h"], 2, "season"), (["--protocol", "secret"], 2, "secret"), (["--by", "street"], 2, "street"),
+    (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--order", "2", "--season", "4w"], 1, "rows"),
+])  # fmt: skip
+def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(words, code, says, files, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "out"
+    found, out, err = run(monkeypatch, capsys, "fit", *files, "-o", folder, *words)
+    assert found == code and out == ""
+    assert says in err and len(err.strip().splitlines()) == 1 and err.startswith("atdm: ")
+    assert not folder.exists()
+
+
+def test_a_missing_file_is_the_users_data_and_exits_with_1(tmp_path, monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "no.parquet", tmp_path / "no.csv")
+    assert code == 1 and "no.parquet" in err and len(err.strip().splitlines()) == 1
+
+
+def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(files, tmp_path, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "check", *files, "--json")
+    assert code == 0 and len(json.loads(out)["agents"]) == 12
+    bad = tmp_path / "weather2.csv"
+    bad.write_text("\n".join((tmp_path / "weather.csv").read_text().splitlines()[:50]) + "\n")
+    code, out, _ = run(monkeypatch, capsys, "check", files[0], bad, "--json")
+    assert code == 1 and json.loads(out)["problems"]
+
+
+def test_buildings_as_agents(files, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "fit", *files, "--by", "building", "--protocol", "plain", "--order", 1, "--json")
+    assert code == 0 and json.loads(out)["agents"] == 4
+
+
+def test_compare_has_a_row_for_every_protocol(files, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "compare", *files, "--order", 1, "--ridge", 5, "--json")
+    rows = {row["protocol"]: row for row in json.loads(out)["rows"]}
+    assert code == 0 and set(rows) == {"plain", "paper", "moments", "blind", "blind, no dither"}
+    assert rows["paper"]["coefficients_apart"] < 1e-6 and rows["moments"]["coefficients_apart"] < 1e-6
+    assert rows["blind"]["aggregator_learned"].startswith("load total 160, state 160, coefficients")
+
+
+def test_a_fit_that_did_not_converge_exits_with_1_and_writes_only_when_asked(files, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("atdm.kernel.descent.MAX_ITERATIONS", 1)
+    words = ["fit", *files, "--protocol", "plain", "--order", 1, "-o", tmp_path / "out"]
+    code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 1 and "--write-anyway" in err and not (tmp_path / "out").exists()
+    code, _, _ = run(monkeypatch, capsys, *words, "--write-anyway")
+    assert code == 0 and (tmp_path / "out" / "model.json").exists()
+
+
+def test_version_and_help_need_no_extras():
+    """In a fresh interpreter in which no optional package can be imported."""
+    blocked = ["matplotlib", "sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
+    program = (
+        "import sys\n"
+        f"class Block:\n    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] in {blocked!r}: raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "from atdm.cli import main\n"
+        "main()\n"
+    )
+    for words in (["--version"], ["--help"], ["fit", "--help"]):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert "atdm" in done.stdout
+
+
+def test_json_has_no_nan(files, monkeypatch, capsys):
+    _, out, _ = run(monkeypatch, capsys, "fit", *files, "--protocol", "plain", "--order", 1, "--train", 0.99, "--json")
+    assert "NaN" not in out and np.isfinite(json.loads(out)["rss"])
