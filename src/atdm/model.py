@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import phase, segments
+from atdm.data.clock import phase, segments, zone
 from atdm.errors import DataError, UsageError
+from atdm.kernel.bands import Training
 from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 
@@ -25,6 +26,7 @@ class Model:
     coefficients: Coefficients
     step: pd.Timedelta
     timezone: str  # the clock whose midnight starts the season
+    training: Training | None = None  # what forecasts' bands and flexibility's limits need to know of the training data
 
     @property
     def alpha(self) -> FloatArray:
@@ -103,14 +105,17 @@ class Model:
         return pd.Series(run, index=index, name="aggregate_temp_c")
 
     def to_json(self) -> str:
-        document = {
+        document: dict[str, Any] = {
             "schema": SCHEMA,
             "step_seconds": self.step.total_seconds(),
             "timezone": self.timezone,
             "units": {"alpha": "-", "beta": "K/kW", "gamma": "-", "theta": "K/(kW/m2)", "occupancy": "K"},
             **self.as_dict(),
         }
-        return json.dumps(document, indent=2) + "\n"
+        if self.training is not None:
+            document["training"] = self.training.as_dict()
+        lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON; the file appears whole or not at all."""
@@ -131,14 +136,18 @@ class Model:
                 coefficients=Coefficients(**values),
                 step=pd.Timedelta(seconds=document["step_seconds"]),
                 timezone=str(document["timezone"]),
+                training=Training.from_dict(document["training"]) if "training" in document else None,
             )
+            zone(model.timezone)
+            m1, sizes = model.order + 1, [len(model.beta), len(model.gamma), len(model.theta)]
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
             raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
-        m1 = model.order + 1
-        sizes = [len(model.beta), len(model.gamma), len(model.theta)]
         sound = all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())
+        sound = sound and model.step > pd.Timedelta(0)
+        if model.training is not None:
+            sound = sound and model.training.fits(model.coefficients)
         if sizes != [m1] * 3 or not sound:
             raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
         return model

@@ -77,10 +77,10 @@ def advance(state: Descent, alpha: FloatArray, f1: float, weights: FloatArray, f
     )
 
 
-def descend(problem: Subproblems, weights: FloatArray, tolerance: float) -> Descent:
-    """The whole descent from the given weights."""
+def descend(problem: Subproblems, weights: FloatArray, tolerance: float, most: int | None = None) -> Descent:
+    """The whole descent from the given weights, or at most so many iterations of it."""
     state = start(weights)
-    while not state.converged and state.iterations < MAX_ITERATIONS:
+    while not state.converged and state.iterations < (MAX_ITERATIONS if most is None else most):
         alpha, f1 = problem.sp1(state.weights)
         xi, f2 = problem.sp2(alpha)
         state = advance(state, alpha, f1, xi, f2, tolerance)

@@ -65,6 +65,7 @@ class Design:
     rows: IntArray
     columns: FloatArray  # X, n × (3(M+1) + P)
     basis: FloatArray  # orthonormal basis of span X
+    lagged: IntArray  # rows − m, n × (M+1)
 
     @classmethod
     def build(cls, inputs: Inputs, order: int, *, minimum_norm: bool = False) -> "Design":
@@ -101,6 +102,7 @@ class Design:
             rows=rows,
             columns=np.hstack([forcing, season]),
             basis=np.hstack([season_basis, q[:, :rank]]),
+            lagged=rows[:, None] - np.arange(order + 1),
         )
 
     def residual(self, values: FloatArray) -> FloatArray:
@@ -110,11 +112,8 @@ class Design:
     def projected_lags(self, series: FloatArray) -> FloatArray:
         """(I − Π) of every lag of a series (or of columns of series): shape (M+1, n[, K])."""
         if series.ndim == 1:  # one product for all lags
-            return np.ascontiguousarray(self.residual(series[self._lagged()]).T)
+            return np.ascontiguousarray(self.residual(series[self.lagged]).T)
         return np.stack([self.residual(series[self.rows - m]) for m in range(self.order + 1)])
-
-    def _lagged(self) -> IntArray:
-        return self.rows[:, None] - np.arange(self.order + 1)
 
     def condition(self) -> float:
         """Condition number of X with columns scaled to unit norm."""

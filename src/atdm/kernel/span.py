@@ -83,14 +83,14 @@ class Span:
         matrix: FloatArray = self.products @ np.outer(a, a).ravel() + self.ridge * self.gram
         return matrix
 
-    def descend(self, tolerance: float, start: FloatArray | None = None) -> Descent:
+    def descend(self, tolerance: float, start: FloatArray | None = None, most: int | None = None) -> Descent:
         """From equal weights, which are the first direction of the basis, or from an earlier answer in fewer sums."""
         first = np.zeros(len(self))
         if start is None:
             first[0] = 1.0 / self.ones[0]
         else:
             first[: len(start)] = start
-        return descend(self, first, tolerance)
+        return descend(self, first, tolerance, most)
 
     def multiplier(self, alpha: FloatArray, c: FloatArray) -> float:
         """ν of the constraint Σξ = 1: where c is optimal, QᵀGQc = ν Qᵀ1."""

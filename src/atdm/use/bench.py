@@ -42,11 +42,11 @@ def synthetic(agents: int, rows: int = ROWS, seed: int = 0) -> Cluster:
     solar = np.clip(np.sin(2 * np.pi * (hour - 6) / 24), 0, None) * rng.uniform(0.1, 0.6, rows)
     load = rng.gamma(2.0, 0.25, (rows, agents)) * (1 + 0.5 * np.sin(2 * np.pi * (hour - 6) / 24))[:, None]
     keep, gain, sun = rng.uniform(0.9, 0.97, agents), rng.uniform(1, 5, agents), rng.uniform(1, 6, agents)
-    people = rng.normal(0, 0.3, (48, agents))
+    people, own = rng.normal(0, 0.3, (48, agents)), rng.exponential(3.0, agents)  # K; some homes are far livelier
     temperature = np.empty((rows, agents))
     temperature[0] = rng.normal(20, 1, agents)
     for t in range(1, rows):
-        rest = 14 + 0.3 * outdoor[t] + gain * load[t] + sun * solar[t] + people[t % 48] + rng.normal(0, 0.5, agents)
+        rest = 14 + 0.3 * outdoor[t] + gain * load[t] + sun * solar[t] + people[t % 48] + own * rng.normal(size=agents)
         temperature[t] = keep * temperature[t - 1] + (1 - keep) * rest
     names = pd.Index([f"agent{i:05d}" for i in range(agents)], name="agent")
     return Cluster.from_frames(
@@ -96,7 +96,9 @@ def bench_one(cluster: Cluster, protocol: ProtocolName, report: Progress | None 
     return row | _measured(cluster, protocol, options, report)
 
 
-def _measured(cluster: Cluster, protocol: ProtocolName, options: dict[str, Any], report: Progress | None) -> dict[str, Any]:
+def _measured(
+    cluster: Cluster, protocol: ProtocolName, options: dict[str, Any], report: Progress | None
+) -> dict[str, Any]:
     agents = len(cluster.agents)
     plan, rules = make_plan(cluster, protocol, **options), Rules()
     everybody, _ = enrol(cluster, rules, os.urandom)

@@ -1,0 +1,440 @@
+"""What the cluster can offer while everybody stays comfortable, by linear programming on the fitted model.
+
+Eq. (2) is linear, so over a horizon the aggregate temperature is s = s⁰ + R u, with u the load from the first free
+step on [kW], s⁰ the free run with u = 0 and R the lower triangular matrix of the response to load [K/kW]. Every
+question below is a linear programme over the same polytope
+
+    (5)   u_low ≤ u ≤ u_high,   comfort_low ≤ s⁰ + d ≤ comfort_high,   d = R u
+
+solved by HiGHS, d being given by its recursion d_t = Σ α_m d_{t−m} + Σ β_m u_{t−m}, which is sparse. The loads are
+heating (u ≥ 0) or cooling (u ≤ 0) of the cluster as a whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import toeplitz
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
+
+from atdm.data.clock import stamp
+from atdm.errors import DataError, UsageError
+from atdm.kernel.design import FloatArray, Inputs
+from atdm.kernel.diagnostics import impulse_filter, roots
+from atdm.model import Model
+from atdm.run import Fit
+from atdm.use.forecast import trained
+from atdm.use.series import initial_values, span
+
+TIGHT = 1e-9  # feasibility tolerance asked of the solver, in K and kW: re-simulated, comfort holds to 1e-6 K
+TOLERANCE = 1e-6  # K and kW by which a given schedule may leave the limits and still count as inside
+DAY = pd.Timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedule:
+    """A load plan and the temperature it leads to."""
+
+    load: pd.Series  # [kW]
+    temperature: pd.Series  # re-simulated by the model [°C]
+    energy: float  # [kWh]
+    cost: float | None  # in the currency of the price
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "load_kw": self.load.tolist(), "aggregate_temp_c": self.temperature.tolist(),
+            "energy_kwh": self.energy, "cost": self.cost,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flexibility:
+    """The offer of one cluster over one horizon."""
+
+    comfort: tuple[float, float]  # [°C]
+    power: tuple[float, float]  # limits of the load [kW]
+    envelope: pd.DataFrame  # by time: power_low, power_high [kW], energy_low, energy_high since the start [kWh]
+    drop: pd.Timedelta  # how long the load can stay at its least from now
+    lift: pd.Timedelta  # how long it can stay at its most
+    dropped: Schedule  # the least load for `drop`, then whatever comfort needs
+    lifted: Schedule
+    baseline: Schedule
+    cheapest: Schedule | None  # where a price is given
+    storage: dict[str, Any] | None  # the FlexMeasures flex-model of an equivalent storage
+    notes: tuple[str, ...]
+
+    @property
+    def saving(self) -> float | None:
+        """What the cheapest schedule costs less than the baseline."""
+        if self.cheapest is None or self.cheapest.cost is None or self.baseline.cost is None:
+            return None
+        return self.baseline.cost - self.cheapest.cost
+
+    def flex_model(self) -> dict[str, Any]:
+        """The equivalent storage, for FlexMeasures."""
+        if self.storage is None:
+            raise UsageError("no equivalent storage: the model cools, or more heat does not warm it; use the envelope")
+        return self.storage
+
+    def as_dict(self) -> dict[str, Any]:
+        envelope = self.envelope.reset_index()
+        envelope["time"] = [t.isoformat() for t in envelope["time"]]
+        return {
+            "comfort_c": list(self.comfort),
+            "power_kw": list(self.power),
+            "envelope": envelope.to_dict("records"),
+            "drop_hours": self.drop.total_seconds() / 3600,
+            "lift_hours": self.lift.total_seconds() / 3600,
+            "schedules": {
+                "dropped": self.dropped.as_dict(),
+                "lifted": self.lifted.as_dict(),
+                "baseline": self.baseline.as_dict(),
+                "cheapest": None if self.cheapest is None else self.cheapest.as_dict(),
+            },
+            "saving": self.saving,
+            "storage": self.storage,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Polytope:
+    """Eq. (5): the feasible loads, and how to ask for the best of them."""
+
+    time: pd.DatetimeIndex  # of the free steps
+    base: FloatArray  # s⁰                    [°C]
+    alpha: FloatArray  # of the model         [-]
+    beta: FloatArray  # of the model          [K/kW]
+    power: tuple[float, float]  # u_low, u_high [kW]
+    comfort: tuple[float, float]  # [°C]
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def response(self) -> FloatArray:
+        """R: d = R u. [K/kW]"""
+        impulse = np.concatenate([self.beta, np.zeros(len(self))])[: len(self)]
+        return toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
+
+    def recursion(self) -> csr_array:
+        """[−B | A] with A d = B u: the recursion of d, sparse."""
+        count = len(self)
+        memory = np.concatenate([[1.0], -self.alpha])
+        a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
+        b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
+        return csr_array(hstack([-b, a]))
+
+    def best(
+        self, cost: FloatArray, *, fixed: FloatArray | None = None, final: tuple[float, float] | None = None
+    ) -> FloatArray | None:
+        """The feasible load of least cost·u; None if there is none.
+
+        fixed: values of the first steps; final: between which temperatures to end. [°C]
+        """
+        bounds = self._bounds(0.0)
+        if fixed is not None:
+            bounds[: len(fixed)] = fixed[:, None]
+        if final is not None:
+            bounds[-1] = np.array(final) - self.base[-1]
+        found = _solve(np.concatenate([cost, np.zeros(len(self))]), self.recursion(), bounds)
+        return None if found is None else found[: len(self)]
+
+    def violation(self) -> tuple[float, int]:
+        """Least achievable distance outside the comfort band [K], and the first step that is that far outside."""
+        count, (low, high) = len(self), self.comfort
+        wide = np.vstack([self._bounds(np.inf), [0.0, np.inf]])  # the last variable is the distance
+        equal = csr_array(hstack([self.recursion(), csr_array((count, 1))]))
+        none, same, away = csr_array((count, count)), eye_array(count), csr_array(-np.ones((count, 1)))
+        rows = csr_array(vstack([hstack([none, same, away]), hstack([none, -same, away])]))
+        limits = np.concatenate([high - self.base, self.base - low])
+        found = _solve(np.eye(2 * count + 1)[-1], equal, wide, rows, limits)
+        if found is None:
+            raise DataError("the model's response is too large to compute with: shorten the horizon")
+        excess = (rows[:, :-1] @ found[:-1] - limits).reshape(2, -1).max(axis=0)
+        return float(found[-1]), int(np.argmax(excess > found[-1] - TOLERANCE))
+
+    def contains(self, load: FloatArray, tolerance: float = TOLERANCE) -> bool:
+        """Whether a load is feasible."""
+        both = np.concatenate([load, self.response() @ load])
+        bounds = self._bounds(0.0)
+        return bool((both >= bounds[:, 0] - tolerance).all() and (both <= bounds[:, 1] + tolerance).all())
+
+    def _bounds(self, slack: float) -> FloatArray:
+        """Of u, then of d, with `slack` K added to the comfort band."""
+        (low, high), count = self.comfort, len(self)
+        comfort = np.column_stack([low - slack - self.base, high + slack - self.base])
+        return np.vstack([np.tile(self.power, (count, 1)), comfort])
+
+    def envelope(self) -> pd.DataFrame:
+        """Highest and lowest power and cumulative sum of power at each step, each by its own programme."""
+        count = len(self)
+        extremes = np.empty((count, 4))
+        for t in range(count):
+            single, cumulative = np.zeros(count), np.zeros(count)
+            single[t], cumulative[: t + 1] = 1.0, 1.0
+            for column, goal in enumerate((single, -single, cumulative, -cumulative)):
+                found = self.best(goal)
+                extremes[t, column] = np.nan if found is None else np.abs(goal) @ found
+        names = ["power_low", "power_high", "energy_low", "energy_high"]
+        return pd.DataFrame(extremes, index=self.time, columns=names)
+
+    def longest(self, level: float) -> int:
+        """For how many steps from now the load can stay at `level`, comfort kept over the whole horizon.
+
+        A load that stays there for k steps stays there for k − 1, so bisection finds the longest.
+        """
+        none, some = 0, len(self) + 1
+        while some - none > 1:
+            middle = (none + some) // 2
+            feasible = self.best(np.zeros(len(self)), fixed=np.full(middle, level)) is not None
+            none, some = (middle, some) if feasible else (none, middle)
+        return none
+
+
+def flexibility(
+    model: Model | Fit,
+    weather: pd.DataFrame,
+    comfort: tuple[float, float],
+    *,
+    initial: Sequence[float] | pd.Series | None,
+    price: pd.Series | None = None,
+    baseline: pd.Series | None = None,
+    power: tuple[float, float] | None = None,
+    start: str | None = None,
+    horizon: pd.Timedelta = DAY,
+) -> Flexibility:
+    """What the cluster can offer over `horizon` while its temperature stays within `comfort` [°C].
+
+    weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time; its first M rows have the temperatures `initial`.
+    price: per kWh, by time; baseline: the load planned without flexibility [kW], by default the least energy
+    that keeps comfort; power: limits of the load [kW], by default from nothing to the most seen in training.
+    """
+    used = trained(model) if isinstance(model, Fit) else model
+    frame = span(used, weather, baseline, start, horizon)
+    first = initial_values(used, initial, pd.DatetimeIndex(frame.index))
+    limits, notes = _limits(used, power)
+    before, more = _load_before(used, frame, first, baseline, limits)
+    polytope = feasible_loads(used, frame, first, before, comfort, limits)
+    _refuse_infeasible(polytope)
+    plan = _Planner(used, frame, first, before, _prices(price, polytope.time), limits)
+    reference, said = _baseline(polytope, plan, baseline)
+    drop, lift = sorted(limits, key=abs)
+    times = {level: polytope.longest(level) for level in (drop, lift)}
+    hours = used.step.total_seconds() / 3600
+    envelope = polytope.envelope()
+    envelope[["energy_low", "energy_high"]] *= hours
+    return Flexibility(
+        comfort=comfort,
+        power=limits,
+        envelope=envelope,
+        drop=times[drop] * used.step,
+        lift=times[lift] * used.step,
+        dropped=plan.schedule(plan.held(polytope, drop, times[drop])),
+        lifted=plan.schedule(plan.held(polytope, lift, times[lift])),
+        baseline=reference,
+        cheapest=_cheapest(polytope, plan, reference),
+        storage=equivalent_storage(used, frame, polytope, float(first[-1])),
+        notes=(*notes, *more, *said),
+    )
+
+
+def feasible_loads(
+    model: Model,
+    frame: pd.DataFrame,
+    initial: FloatArray,
+    before: FloatArray,
+    comfort: tuple[float, float],
+    power: tuple[float, float],
+) -> Polytope:
+    """Eq. (5) for the rows of `frame` after the first M, whose loads were `before`."""
+    order, count = model.order, len(frame) - model.order
+    still = model.simulate(np.concatenate([before, np.zeros(count)]), frame, initial).to_numpy()
+    return Polytope(
+        time=pd.DatetimeIndex(frame.index[order:], name="time"),
+        base=still[order:],
+        alpha=model.alpha,
+        beta=model.beta,
+        power=power,
+        comfort=comfort,
+    )
+
+
+def equivalent_storage(
+    model: Model, frame: pd.DataFrame, polytope: Polytope, temperature: float
+) -> dict[str, Any] | None:
+    """The cluster as a leaky store of heat above the lower comfort limit, as a FlexMeasures storage flex-model.
+
+    One mode is kept, that of the slowest root z; the others count as settled, so that with w = Π_{i≠slow}(1 − z_i)
+
+        s_t = z s_{t−1} + (Σβ/w) u_t + …  →  capacity C = Δt w/Σβ [kWh/K],  storage efficiency z per step,
+        usage = (comfort_low (1−Σα) − Σγ o_t − Σθ r_t − occ_t)/Σβ [kW]: what holds comfort_low.
+
+    Heating only, and None where more heat does not warm. Charging efficiency is left to whoever knows the heater.
+    """
+    poles, heat = roots(model.alpha), float(model.beta.sum())
+    rest = float(np.real(np.prod(1.0 - poles[1:])))
+    if heat <= 0 or rest <= 0 or polytope.power[0] < 0:
+        return None
+    (low, high), hours = polytope.comfort, model.step.total_seconds() / 3600
+    capacity = hours * rest / heat
+    usage = holding_power(model, model.inputs(np.zeros(len(frame)), frame), low)[model.order :]
+
+    def series(values: FloatArray) -> list[dict[str, str]]:
+        return [
+            {"start": t.isoformat(), "end": (t + model.step).isoformat(), "value": f"{value:.6g} kW"}
+            for t, value in zip(polytope.time, values.tolist(), strict=True)
+        ]
+
+    return {
+        "soc-at-start": f"{capacity * min(max(temperature - low, 0.0), high - low):.6g} kWh",
+        "soc-min": "0 kWh",
+        "soc-max": f"{capacity * (high - low):.6g} kWh",
+        "power-capacity": f"{polytope.power[1]:.6g} kW",
+        "consumption-capacity": f"{polytope.power[1]:.6g} kW",
+        "production-capacity": "0 kW",
+        "storage-efficiency": f"{100 * min(float(np.abs(poles[0])), 1.0):.6g} %",
+        "soc-usage": [series(usage.clip(min=0))],
+        "soc-gain": [series((-usage).clip(min=0))],
+    }
+
+
+def holding_power(model: Model, inputs: Inputs, temperature: float) -> FloatArray:
+    """The load that would hold a temperature if the inputs of a row lasted. [kW]"""
+    others = (
+        model.gamma.sum() * inputs.outdoor + model.theta.sum() * inputs.solar + model.occupancy[inputs.phase]
+    )  # fmt: skip
+    answer: FloatArray = (temperature * (1.0 - model.alpha.sum()) - others) / model.beta.sum()
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Turns loads of the free steps into schedules."""
+
+    model: Model
+    frame: pd.DataFrame
+    initial: FloatArray
+    before: FloatArray
+    price: FloatArray | None  # per kWh, of the free steps
+    limits: tuple[float, float]
+
+    @property
+    def sign(self) -> float:
+        """Energy is paid for whether it heats or cools."""
+        return 1.0 if self.limits[1] > 0 else -1.0
+
+    def schedule(self, load: FloatArray) -> Schedule:
+        whole = np.concatenate([self.before, load])
+        run = self.model.simulate(whole, self.frame, self.initial).iloc[self.model.order :]
+        energy = load * self.sign * (self.model.step.total_seconds() / 3600)
+        return Schedule(
+            load=pd.Series(load, index=run.index, name="load_kw"),
+            temperature=run,
+            energy=float(energy.sum()),
+            cost=None if self.price is None else float(self.price @ energy),
+        )
+
+    def held(self, polytope: Polytope, level: float, steps: int) -> FloatArray:
+        """The load at `level` for some steps, then the least energy that keeps comfort."""
+        found = polytope.best(np.full(len(polytope), self.sign), fixed=np.full(steps, level))
+        if found is None:
+            raise DataError("no schedule keeps comfort: widen --comfort")
+        return found
+
+
+def _solve(
+    cost: FloatArray,
+    equal: csr_array,
+    bounds: FloatArray,
+    rows: csr_array | None = None,
+    limits: FloatArray | None = None,
+) -> FloatArray | None:
+    """The least cost·x with equal x = 0, rows x ≤ limits, within bounds."""
+    found = linprog(  # type: ignore[call-overload]  # it takes sparse matrices, but its stubs do not say so
+        cost, A_eq=equal, b_eq=np.zeros(equal.shape[0]), A_ub=rows, b_ub=limits, method="highs",
+        bounds=[(float(low), float(high)) for low, high in bounds],
+        options={"primal_feasibility_tolerance": TIGHT, "dual_feasibility_tolerance": TIGHT},
+    )  # fmt: skip
+    if found.status == 2:
+        return None
+    if found.status != 0 or found.x is None:
+        raise DataError(f"the linear programme was not solved ({found.message}): shorten the horizon")
+    answer: FloatArray = np.clip(found.x, bounds[:, 0], bounds[:, 1])
+    return answer
+
+
+def _refuse_infeasible(polytope: Polytope) -> None:
+    outside, step = polytope.violation()
+    if outside <= TOLERANCE:
+        return
+    (low, high), (least, most) = polytope.comfort, polytope.power
+    raise UsageError(
+        f"comfort {low:g}:{high:g} cannot be kept with {least:g} to {most:g} kW: at best {outside:.3f} K outside, "
+        f"first at {stamp(polytope.time[step])}; widen it by that much, or give other --power"
+    )
+
+
+def _limits(model: Model, power: tuple[float, float] | None) -> tuple[tuple[float, float], list[str]]:
+    """Limits of the load on one side of zero."""
+    if power is not None:
+        low, high = power
+        if low < 0 < high:
+            raise UsageError(f"power {low:g}:{high:g} both heats and cools: give limits on one side of zero")
+        return power, []
+    if model.training is None:
+        raise UsageError("the model file does not say which loads it was trained on: give --power LOW:HIGH in kW")
+    low, high = model.training.load_low, model.training.load_high
+    low, high = (0.0, high) if high >= -low else (low, 0.0)
+    return (low, high), [f"power limits {low:.1f} to {high:.1f} kW: from nothing to the most seen in training"]
+
+
+def _load_before(
+    model: Model, frame: pd.DataFrame, initial: FloatArray, baseline: pd.Series | None, limits: tuple[float, float]
+) -> tuple[FloatArray, list[str]]:
+    """Loads of the first M rows, which are past."""
+    if baseline is not None:
+        return model.inputs(baseline, frame).load[: model.order], []
+    inputs = model.inputs(np.zeros(len(frame)), frame)
+    held = float(np.clip(holding_power(model, inputs, float(initial[-1]))[: model.order].mean(), *limits))
+    return np.full(model.order, held), [f"no baseline given: the load before the start is taken as {held:.1f} kW"]
+
+
+def _prices(price: pd.Series | None, time: pd.DatetimeIndex) -> FloatArray | None:
+    if price is None:
+        return None
+    values = price.reindex(time).to_numpy(float)
+    if not np.isfinite(values).all():
+        missing = time[~np.isfinite(values)]
+        raise DataError(f"no price at {stamp(missing[0])} ({len(missing)} steps): give one for every step of the model")
+    return values
+
+
+def _baseline(polytope: Polytope, plan: _Planner, given: pd.Series | None) -> tuple[Schedule, list[str]]:
+    if given is None:
+        return plan.schedule(plan.held(polytope, 0.0, 0)), []
+    load = given.reindex(polytope.time).to_numpy(float)
+    reference = plan.schedule(load)
+    low, high = polytope.comfort
+    outside = float(max(low - reference.temperature.min(), reference.temperature.max() - high, 0.0))
+    notes = []
+    if outside > TOLERANCE:
+        notes.append(f"the baseline leaves comfort by {outside:.2f} K: the saving is not like for like")
+    elif not polytope.contains(load):
+        notes.append("the baseline leaves the power limits: the saving is not like for like")
+    return reference, notes
+
+
+def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> Schedule | None:
+    """Cheapest feasible load that ends no colder (cooling: no warmer) than a feasible baseline: no heat is borrowed."""
+    if plan.price is None:
+        return None
+    final = None
+    if polytope.contains(baseline.load.to_numpy()):
+        end, (low, high) = float(baseline.temperature.iloc[-1]), polytope.comfort
+        # the baseline itself ends there; the margin keeps rounding from calling that infeasible
+        final = (end - TIGHT, max(end, high)) if plan.sign > 0 else (min(end, low), end + TIGHT)
+    found = polytope.best(plan.price * plan.sign, final=final)
+    return None if found is None else plan.schedule(found)

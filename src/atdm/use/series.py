@@ -1,0 +1,109 @@
+"""Series that people bring to a model: load plans, prices, aggregate temperatures, future weather."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from atdm.data import columns
+from atdm.data.clock import spell, stamp
+from atdm.data.files import read_table
+from atdm.data.tables import Format, read_weather
+from atdm.errors import DataError, UsageError
+from atdm.kernel.design import FloatArray
+from atdm.model import Model
+
+T = TypeVar("T")
+StrPath = str | PathLike[str]
+
+
+def read_series(path: StrPath, column: str, *, timezone: str | None = None) -> pd.Series:
+    """The column of a table `time, <column>` (parquet or CSV), by increasing time in UTC."""
+    where = Path(path)
+    table = read_table(where, ("time", column))
+    time = columns.stamps(table.columns["time"], f"{where}: time", timezone)
+    series = pd.Series(columns.numbers(table.columns[column], f"{where}: {column}"), index=time, name=column)
+    if not series.index.is_unique:
+        twice = stamp(series.index[series.index.duplicated()][0])
+        raise DataError(f"{where}: {twice} occurs twice: give one value of the whole cluster per stamp")
+    return series.sort_index()
+
+
+def read_future(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
+    """Weather to come: outdoor_temp_c [°C], solar_w_m2 [W/m²], indexed by time."""
+    return read_weather(path, Format(timezone=timezone)).readings
+
+
+def span(
+    model: Model, weather: pd.DataFrame, load: pd.Series | None, start: str | None, horizon: pd.Timedelta | None
+) -> pd.DataFrame:
+    """The rows of the weather a model is run on: from `start`, for `horizon` after its first M rows, gap-free."""
+    frame = weather.set_index("time") if "time" in weather.columns else weather
+    index = pd.DatetimeIndex(frame.index)
+    if index.tz is None:
+        raise DataError("weather time stamps have no time zone: localise them, e.g. to UTC")
+    if load is not None:
+        frame = frame[index.isin(load.index)]
+    if start is not None:
+        frame = frame[pd.DatetimeIndex(frame.index) >= _instant(start)]
+    if horizon is not None:
+        frame = frame.iloc[: model.order + int(horizon // model.step)]
+    if len(frame) <= model.order:
+        raise UsageError(f"{len(frame)} rows of weather and load in common: give more than {model.order} from --start")
+    steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
+    if (steps != model.step.value).any():
+        at = stamp(frame.index[int(np.argmax(steps != model.step.value))])
+        raise DataError(f"weather and load do not follow the model's {spell(model.step)} step after {at}: fill the gap")
+    return frame
+
+
+def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time: pd.DatetimeIndex) -> FloatArray:
+    """The aggregate temperature at the first M stamps: M numbers, or a series that covers those stamps. [°C]"""
+    first = time[: model.order]
+    if isinstance(given, pd.Series):
+        values = given.reindex(first).to_numpy(float)
+        if not np.isfinite(values).all():
+            raise DataError(f"no aggregate temperature at {stamp(first[int(np.argmin(np.isfinite(values)))])}: "
+                            f"the run starts from the first {model.order} stamps of the weather")  # fmt: skip
+        return values
+    if given is None or len(given) != model.order:
+        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (--initial)")
+    return np.asarray(given, dtype=float)
+
+
+def parse_initial(text: str) -> list[float] | pd.Series:
+    """What --initial says: numbers such as 19.2,19.3, or a table of time, aggregate_temp_c."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        return read_series(text, "aggregate_temp_c")
+
+
+def parse_list(text: str, kind: Callable[[str], T]) -> list[T]:
+    """Values separated by commas."""
+    try:
+        return [kind(part.strip()) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{text!r} is not a list of numbers: write them like 1,2,3") from None
+
+
+def parse_range(text: str, name: str) -> tuple[float, float]:
+    """LOW:HIGH."""
+    try:
+        low, high = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise UsageError(f"{name} {text}: write LOW:HIGH, as in 19:22") from None
+    if not low < high:
+        raise UsageError(f"{name} {text}: the first number must be below the second")
+    return low, high
+
+
+def _instant(text: str) -> pd.Timestamp:
+    try:
+        time = pd.Timestamp(text)
+    except ValueError:
+        raise UsageError(f"--start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
+    return time.tz_localize("UTC") if time.tz is None else time.tz_convert("UTC")
