@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test soak bench clean
+.PHONY: demo test soak bench docs browser clean
 
 demo: .venv/demo.stamp
 	$(BIN)/atdm demo
@@ -18,6 +18,16 @@ soak: .venv/dev.stamp
 
 bench: .venv/dev.stamp
 	$(BIN)/atdm bench
+
+docs: .venv/dev.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/flow_figure.py
+	$(BIN)/mkdocs build --strict
+
+# The report's tests use a chromium that is there; this tries to install Debian's where it is not.
+browser:
+	command -v chromium || (apt-get update && apt-get install -y chromium)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -24,8 +24,8 @@ def compare_table(rows: list[dict[str, Any]]) -> RenderableType:
             str(row["sums"]), str(row["rounds"]), f"{row['bytes_up_per_agent'] / 1000:.0f}",
             "" if own is None else f"{1000 * own:.0f}", f"{row['seconds_aggregator']:.2f}",
         )  # fmt: skip
-        lines.append(Text.assemble((f"{row['protocol']}: ", "bold"), f"the aggregator learned {row['aggregator_learned']}; "
-                                   f"peers learned {row['peers_learned']}"))  # fmt: skip
+        words = f"the aggregator learned {row['aggregator_learned']}; peers learned {row['peers_learned']}"
+        lines.append(Text.assemble((f"{row['protocol']}: ", "bold"), words))
     return Group(table, Text(), *lines)
 
 

@@ -32,3 +32,14 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
         raise UsageError(f"cannot write {folder}: {error.strerror}; choose a folder you may write to") from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_file(path: Path, content: str) -> None:
+    """Write one file; it appears whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose a file you may write") from None

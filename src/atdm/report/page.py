@@ -1,18 +1,283 @@
-"""A first report page: the numbers of a fit as one HTML file."""
+"""The report: one HTML file that opens anywhere, asks the network for nothing and says who learned what.
 
+Rule 1: what a deployed aggregator does not have cannot be on its page: weights and zones come in only with a
+        simulation's `fit.weights` and `cluster`.
+Rule 2: every text that came from outside is escaped; the page's policy allows its own script and nothing else.
+"""
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
 
+from atdm.data import Cluster
+from atdm.data.clock import spell
+from atdm.kernel.descent import Status
+from atdm.kernel.diagnostics import roots, time_constants
+from atdm.report import figures, learned
+from atdm.report.chart import Chart, draw
+from atdm.report.evidence import diagnosis, step_hours
 from atdm.run import Fit
 
+COEFFICIENTS = (("alpha", "α", "-"), ("beta", "β", "K/kW"), ("gamma", "γ", "-"), ("theta", "θ", "K m²/kW"))
+HELP = (
+    '<p class="help">Charts: drag to zoom, double-click to reset. With the keyboard: Tab to a chart, arrows move, '
+    "+ and − zoom, Escape resets.</p>"
+)
+FINDING_COLUMNS = ("attack", "adversary", "recovered", "agents", "rmse_c", "baseline_rmse_c", "note")
 
-def fit_page(fit: Fit, title: str) -> str:
-    metrics = fit.metrics["test"]["free_run"]
-    learned = "".join(
-        f"<tr><td>{escape(r['party'])}</td><td>{escape(r['what'])}</td><td>{r['shape']}</td><td>{r['times']}</td></tr>"
-        for r in fit.ledger
+
+def fit_page(
+    fit: Fit, title: str, *, cluster: Cluster | None = None, findings: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    """The report of a fit. `cluster` (a simulation only) adds the zones; `findings` those of an audit."""
+    sections = [
+        _section("fit", "How well it fits", "", _metrics(fit) + _figures(figures.accuracy_charts(fit))),
+        _section("learned", "Who learned what", _learned_lead(fit), learned.diagram(fit)),
+        _section("model", "What the model does", "", _behaviour(fit)),
+        _section("residuals", "What the model leaves", "", _figures(figures.residual_charts(fit))),
+        _section("simulation", "Behind the curtain", _SIMULATION, _figures(figures.simulation_charts(fit, cluster))),
+        _section("audit", "Attacks mounted", _AUDIT, _findings(findings)),
+        _section("cost", "What it took", "", _cost(fit)),
+    ]
+    return _document(title, _headline(fit, title), [s for s in sections if s])
+
+
+def compare_page(rows: Sequence[Mapping[str, Any]], title: str, *, lead: str = "") -> str:
+    """A table of runs in the same look; columns are the keys of the rows, in order of first appearance."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    body = [[_cell(row.get(column)) for column in columns] for row in rows]
+    numeric = [all(_is_number(row.get(column)) for row in rows) for column in columns]
+    names = [column.replace("_", " ") for column in columns]
+    head = f"<h1>{escape(title)}</h1>" + (f'<p class="lead">{escape(lead)}</p>' if lead else "")
+    table = _table(names, body, download="rows", numeric=numeric)
+    return _document(title, head, [_section("rows", "Side by side", "", table)])
+
+
+# Sections
+
+_SIMULATION = (
+    "This run simulated every agent in one process, so their weights and zones can be shown. The aggregator of a "
+    "deployment has neither, and its report has no such section."
+)
+_AUDIT = "What each attack got out of this run's transcripts. The baseline is the best guess without it."
+
+
+def _headline(fit: Fit, title: str) -> str:
+    r2 = fit.metrics["test"]["free_run"]["r2"]
+    rows = len(fit.state)
+    span = (
+        f"{fit.state.index[0]:%d %B %Y} to {fit.state.index[-1]:%d %B %Y}" if rows else "rows released before"
     )
+    learned_text = learned.aggregator_sentence(fit)
+    facts = (
+        ("test R², free run", _number(r2, 3)),
+        ("test RMSE, free run", f"{_number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
+        ("agents", f"{fit.agents:,}"),
+        ("rows", f"{rows:,} × {spell(fit.model.step)}"),
+        ("status", f"{fit.status}, {fit.iterations} iterations"),
+    )
+    tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *_model_notes(fit)])
+    return f"""
+<p class="eyebrow">atdm report · protocol {escape(fit.protocol)}</p>
+<h1>{escape(title)}</h1>
+<p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {span}, fitted under
+<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {_number(r2, 3)}</b>. {escape(learned_text)}</p>
+<dl class="tiles">{tiles}</dl>
+{f'<ul class="notes" aria-label="Notes">{notes}</ul>' if notes else ""}"""
+
+
+def _model_notes(fit: Fit) -> list[str]:
+    found = diagnosis(fit)
+    notes = list(found.warnings) if found is not None else []
+    if found is None:
+        notes.append("this run released too few new rows of the aggregate temperature to draw it")
+    if fit.status is Status.NOT_CONVERGED:
+        notes.append("the descent did not converge")
+    return notes
+
+
+def _learned_lead(fit: Fit) -> str:
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><h1>{escape(title)}</h1>"
-        f"<p>protocol {fit.protocol}, {fit.agents} agents, R² {metrics['r2']:.4f}</p>"
-        f"<table><tr><th>party</th><th>what</th><th>shape</th><th>times</th></tr>{learned}</table></html>\n"
+        f"{learned.aggregator_sentence(fit)} Drawn from the ledger, which is written at the place where a value "
+        "arrives. Bars compare the size of an entry, on a logarithmic scale, with all private readings: size, not "
+        "sensitivity."
     )
+
+
+def _metrics(fit: Fit) -> str:
+    names = (("rmse", "RMSE [K]"), ("mape", "MAPE [%]"), ("r2", "R² [-]"))
+    kinds = (("free_run", "free run"), ("one_step", "one step ahead"))
+    body = [
+        [part, label, *(_number(fit.metrics[part][kind][key], 4) for key, _ in names)]
+        for part in ("test", "train")
+        for kind, label in kinds
+    ]
+    return _table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2)
+
+
+def _behaviour(fit: Fit) -> str:
+    return _figures(figures.behaviour_charts(fit)) + _constants(fit) + _coefficients(fit)
+
+
+def _constants(fit: Fit) -> str:
+    poles, found, step = roots(fit.model.alpha), diagnosis(fit), step_hours(fit)
+    bands = found.time_constant_bands if found is not None else None
+    body = [
+        [_root(z), _time(z, tau, step), "–" if bands is None else f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
+        for i, (z, tau) in enumerate(zip(poles.tolist(), time_constants(poles, step).tolist(), strict=True))
+    ]
+    lead = "<p>How fast the aggregate temperature forgets a disturbance, one line per root of the model.</p>"
+    table = _table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
+    return "<h3>Time constants</h3>" + lead + table
+
+
+def _root(z: complex) -> str:
+    imaginary = f" {'+' if z.imag > 0 else '−'} {_number(abs(z.imag), 4)}i" if abs(z.imag) > 1e-12 else ""
+    return _number(z.real, 4) + imaginary
+
+
+def _time(z: complex, hours: float, step: float) -> str:
+    """A mode that decays has a time constant; one that does not is said to grow."""
+    if math.isfinite(hours):
+        return _hours(hours)
+    return f"grows e-fold in {_hours(step / math.log(abs(z)))}" if abs(z) > 1 else "does not decay"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.1f} h" if math.isfinite(hours) else "∞"
+
+
+def _coefficients(fit: Fit) -> str:
+    head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
+    body = []
+    for m in range(fit.model.order + 1):
+        alpha = _number(fit.model.alpha[m - 1], 5) if m else ""
+        body.append([f"t−{m}", alpha, *(_number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
+    return "<h3>Coefficients</h3>" + _table(head, body, download="coefficients", text=1)
+
+
+def _findings(findings: Sequence[Mapping[str, Any]] | None) -> str:
+    if not findings:
+        return ""
+    keys = [key for key in FINDING_COLUMNS if any(key in finding for finding in findings)]
+    names = {"rmse_c": "RMSE [K]", "baseline_rmse_c": "baseline RMSE [K]", "recovered": "agents recovered"}
+    body = [[_cell(finding.get(key)) for key in keys] for finding in findings]
+    return _table([names.get(key, key) for key in keys], body, download="findings", text=2)
+
+
+def _cost(fit: Fit) -> str:
+    cost = fit.cost
+    seconds = "not measured" if cost.seconds_per_agent is None else f"{cost.seconds_per_agent:.3f} s"
+    body = [
+        ["each agent (median)", f"{cost.rounds:,}", _bytes(cost.bytes_up_per_agent), _bytes(cost.bytes_down_per_agent),
+         seconds],
+        ["aggregator", "", "", "", f"{cost.seconds_aggregator:.3f} s"],
+        ["the whole run, all parties", "", _bytes(cost.bytes_up_per_agent * fit.agents),
+         _bytes(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
+        ["key set-up, apart", "", "", "", f"{cost.setup_seconds:.2f} s"],
+    ]  # fmt: skip
+    lead = (
+        f"<p>{cost.sums} vector totals were opened for the estimation. Bytes of the whole run are those of the median "
+        "agent times the number of agents; the leader, who seals the group secret, sends a little more.</p>"
+        if fit.protocol != "plain"
+        else ""
+    )
+    return lead + _table(["party", "messages", "sent", "received", "time"], body, download="cost", text=1)
+
+
+# Pieces
+
+
+def _section(name: str, title: str, lead: str, body: str) -> str:
+    if not body:
+        return ""
+    text = f"<p>{escape(lead)}</p>" if lead else ""
+    return f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{title}</h2>{text}{body}</section>'
+
+
+def _figures(charts: Sequence[Chart]) -> str:
+    large = "".join(draw(chart) for chart in charts if not chart.small)
+    small = "".join(draw(chart) for chart in charts if chart.small)
+    return large + (f'<div class="grid-of-figures">{small}</div>' if small else "")
+
+
+def _table(
+    head: Sequence[str], body: Sequence[Sequence[str]], *, download: str, text: int = 1,
+    numeric: Sequence[bool] | None = None,
+) -> str:  # fmt: skip
+    """A table that scrolls by itself where the screen is narrow; numbers stand right, after `text` columns of words."""
+    right = [i >= text for i in range(len(head))] if numeric is None else numeric
+    kinds = [' class="num"' if is_right else "" for is_right in right]
+    cells = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, head, strict=True))
+    rows = "".join(
+        "<tr>" + "".join(
+            f'<th scope="row"{kind}>{escape(value)}</th>' if i == 0 else f"<td{kind}>{escape(value)}</td>"
+            for i, (kind, value) in enumerate(zip(kinds, row, strict=True))
+        ) + "</tr>"
+        for row in body
+    )  # fmt: skip
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(download)} table">'
+        f'<table id="table-{download}"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<p class="tools"><button type="button" data-table="{download}">{escape(download)}.csv</button></p>'
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _cell(value: Any) -> str:
+    """Any value as a person reads it."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:,.4g}").replace("-", "−")
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    return str(value)
+
+
+def _number(value: float, digits: int) -> str:
+    """A number for reading: fixed decimals while they say something, else powers of ten."""
+    if not math.isfinite(value):
+        return "–"
+    small = value != 0 and abs(value) < 10.0 ** -(digits - 1)
+    text = f"{value:.2e}" if small or abs(value) >= 1e6 else f"{value:,.{digits}f}"
+    return text.replace("-", "−")
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
+# The file
+
+
+@cache
+def _static(name: str) -> str:
+    return files("atdm.report").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _document(title: str, headline: str, sections: Sequence[str]) -> str:
+    script = _static("page.js")
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Template(_static("page.html")).substitute(
+        title=escape(title), policy=f"'sha256-{allowed}'", style=_static("page.css"), script=script,
+        headline=headline, help=HELP if any("<figure" in section for section in sections) else "",
+        sections="".join(sections),
+    )  # fmt: skip

@@ -13,7 +13,8 @@ def summary(fit: Fit, name: str) -> RenderableType:
     test = fit.metrics["test"]
     head = Text()
     head.append(f"{name}: ", style="bold")
-    head.append(f"{fit.agents} agents, {len(fit.state)} rows from {fit.state.index[0]} to {fit.state.index[-1]}\n")
+    rows = f"rows from {fit.state.index[0]} to {fit.state.index[-1]}" if len(fit.state) else "rows not shown before"
+    head.append(f"{fit.agents} agents, {len(fit.state)} {rows}\n")
     head.append(f"protocol {fit.protocol}, {fit.status} after {fit.iterations} iterations, ridge {fit.ridge:g}\n")
     fits = Table("test rows", "RMSE [K]", "MAPE [%]", "R²", box=None, header_style="dim", pad_edge=False)
     for kind, label in (("free_run", "free run"), ("one_step", "one step ahead")):
@@ -46,9 +47,10 @@ def _cost(fit: Fit) -> Text:
     cost = fit.cost
     if fit.protocol == "plain":
         return Text(f"{cost.seconds:.2f} s")
+    where = "for all parties in one process" if cost.seconds_per_agent is not None else "of wall clock"
     return Text(
         f"{cost.rounds} messages and {cost.bytes_up_per_agent / 1000:.0f} kB up per agent; "
-        f"{cost.seconds:.2f} s for all parties in one process, key set-up {cost.setup_seconds:.2f} s"
+        f"{cost.seconds:.2f} s {where}, key set-up {cost.setup_seconds:.2f} s"
     )
 
 

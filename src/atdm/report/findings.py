@@ -1,0 +1,46 @@
+"""Findings of an audit, as a table for a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+def findings_table(rows: Sequence[Mapping[str, Any]], name: str) -> RenderableType:
+    """One line for each attack and adversary; what was recovered stands out."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("protocol", "attack", "adversary"):
+        table.add_column(column, no_wrap=True)
+    for column in ("recovered", "error [K]", "baseline [K]", "time [s]"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("note", ratio=1)
+    for row in rows:
+        style = "bold red" if row["recovered"] else ""
+        table.add_row(
+            row["protocol"], row["attack"], row["adversary"],
+            Text(f"{row['recovered']} of {row['agents']}", style=style),
+            f"{row['rmse_c']:.2g}", f"{row['baseline_rmse_c']:.2g}", f"{row['seconds']:.1f}", row["note"],
+        )  # fmt: skip
+    return Group(Text(name, style="bold"), table, Text(), *_verdicts(rows), Text(LEGEND, style="dim"))
+
+
+LEGEND = (
+    "Recovered: the reconstruction correlates at |r| > 0.9 with what sets the agent apart from the cluster mean. "
+    "The error is that of the recovered agents; the baseline is the best guess from load, state and weather alone."
+)
+
+
+def _verdicts(rows: Sequence[Mapping[str, Any]]) -> list[Text]:
+    """The worst case of each protocol, by adversary."""
+    worst: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for row in rows:
+        key = (row["protocol"], row["adversary"])
+        if key not in worst or row["recovered"] > worst[key]["recovered"]:
+            worst[key] = row
+    lines = []
+    for (protocol, who), row in worst.items():
+        how = f" ({row['attack']})" if row["recovered"] else ""
+        lines.append(Text(f"{protocol}, {who}: {row['recovered']} of {row['agents']}{how}"))
+    return lines

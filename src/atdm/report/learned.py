@@ -1,0 +1,116 @@
+"""Who learned what, in words and as a diagram, both drawn from the ledger and from nothing else."""
+
+from collections.abc import Iterable
+from html import escape
+from math import log10, prod
+from typing import Any
+
+from atdm.run import Fit
+
+Row = dict[str, Any]
+
+# What an entry of the ledger means to a reader. The last word on each is docs/spec.md.
+MEANING = {
+    "load total": "the load of the whole cluster",
+    "state": "the aggregate temperature",
+    "coefficients": "the model's coefficients",
+    "metrics": "how well the model fits",
+    "basis total": "weighted sums of all agents' dithered temperatures",
+    "scalars": "sums of single numbers over all agents",
+    "weights": "every agent's weight",
+    "moments": "second moments: all temperatures up to a rotation",
+    "masked transform": "transformed data: all temperatures up to a rotation",
+    "everything": "every reading of every agent",
+}
+GRAVE = ("everything", "moments", "masked transform", "weights")  # entries that are about single agents
+
+
+def what(rows: Iterable[Row], party: str) -> list[str]:
+    """The kinds of things a party learned, in the order it learned them."""
+    return list(dict.fromkeys(row["what"] for row in rows if row["party"] == party))
+
+
+def aggregator_sentence(fit: Fit) -> str:
+    """What the aggregator learned, in one sentence."""
+    kinds = what(fit.ledger, "aggregator")
+    if "everything" in kinds:
+        return "The aggregator saw every reading of every agent."
+    if "moments" in kinds or "masked transform" in kinds:
+        others = [MEANING[k] for k in kinds if k in ("load total", "weights", "state")]
+        return f"The aggregator learned all temperatures up to a rotation, {_and(others)}."
+    told = [MEANING[k] for k in kinds]
+    return f"The aggregator learned {_and(told)}: nothing else." if told else "The aggregator learned nothing."
+
+
+def numbers(rows: Iterable[Row], party: str) -> int:
+    """How many numbers a party learned."""
+    return sum(prod(row["shape"]) * row["times"] for row in rows if row["party"] == party)
+
+
+def diagram(fit: Fit) -> str:
+    """Agents on one side, what the sums opened to whom on the other."""
+    rows = list(fit.ledger)
+    private = 2 * fit.agents * max(len(fit.state), 1)
+    keeps = "every reading is handed over" if "everything" in what(rows, "aggregator") else (
+        "each keeps its own temperatures and load" + (" and its weight" if fit.protocol == "blind" else "")
+    )  # fmt: skip
+    peers = _party(rows, "agents", "Each agent", "learned about the others", private)
+    return f"""
+<div class="flow" role="group" aria-label="Who learned what">
+<div class="node source">{_people(fit.agents)}<b>{fit.agents} agents</b>
+<span>{private:,} private numbers; {keeps}</span></div>
+<div class="hop">{_arrow()}<span>{escape(_carried(fit))}</span></div>
+<div class="sinks">{_party(rows, "aggregator", "The aggregator", "learned", private)}{peers}</div>
+</div>"""
+
+
+def _carried(fit: Fit) -> str:
+    if fit.protocol == "plain":
+        return "in the clear"
+    if fit.protocol == "blind":
+        return f"{fit.cost.sums} basis totals and short sums, masked: the aggregator adds and cannot open them"
+    return "masked sums that open to the aggregator"
+
+
+def _party(rows: list[Row], party: str, name: str, verb: str, private: int) -> str:
+    own = [row for row in rows if row["party"] == party]
+    if not own:
+        return f'<div class="node sink"><b>{name}</b> <span>{verb} nothing</span></div>'
+    items = "".join(_item(row, private) for row in own)
+    total = numbers(rows, party)
+    return (
+        f'<div class="node sink"><b>{name}</b> <span>{verb} {total:,} number{"s" if total != 1 else ""}</span>'
+        f'<ul class="learned">{items}</ul></div>'
+    )
+
+
+def _item(row: Row, private: int) -> str:
+    size = prod(row["shape"]) * row["times"]
+    shape = " × ".join(f"{n:,}" for n in row["shape"])
+    often = f"{row['times']:,} × " if row["times"] > 1 else ""
+    grave = ' class="grave"' if row["what"] in GRAVE else ""
+    share = min(1.0, log10(1 + size) / log10(1 + max(private, size)))
+    return (
+        f"<li{grave}><span>{escape(row['what'])}</span><span class=size>{often}{shape}</span>"
+        f'<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="all" width="100" '
+        f'height="4"/><rect class="part" width="{100 * share:.1f}" height="4"/></svg>'
+        f"<small>{escape(MEANING.get(row['what'], ''))}</small></li>"
+    )
+
+
+def _people(agents: int) -> str:
+    """A dot per agent, to a hundred."""
+    shown = min(agents, 100)
+    dots = "".join(f'<circle cx="{5 + 8 * (i % 20)}" cy="{5 + 8 * (i // 20)}" r="3"/>' for i in range(shown))
+    high = 2 + 8 * (1 + (shown - 1) // 20)
+    return f'<svg class="dots" viewBox="0 0 162 {high}" aria-hidden="true">{dots}</svg>'
+
+
+def _arrow() -> str:
+    return (
+        '<svg class="arrow" viewBox="0 0 24 40" aria-hidden="true"><path d="M12 1v32"/><path d="M5 28l7 8 7-8"/></svg>'
+    )
+
+
+def _and(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,34 @@
+"""What `atdm rehearse` prints: the deployment beside the same fit in one process."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from atdm.rehearse import Rehearsal
+
+ROWS = (("alpha", 1, "α [-]"), ("beta", 0, "β [K/kW]"), ("gamma", 0, "γ [-]"), ("theta", 0, "θ [K m²/kW]"))
+
+
+def rehearsal_summary(done: Rehearsal) -> RenderableType:
+    deployed, alone = done.deployed, done.in_process
+    table = Table("", "over NATS", "in one process", box=None, header_style="dim", pad_edge=False)
+    for kind, first, label in ROWS:
+        for lag, (a, b) in enumerate(zip(deployed["model"][kind], alone["model"][kind], strict=True), first):
+            table.add_row(f"{label} t-{lag}", f"{a:.6f}", f"{b:.6f}")
+    for name in ("rmse", "r2"):
+        a, b = (d["metrics"]["test"]["free_run"][name] for d in (deployed, alone))
+        table.add_row(f"test, free run, {name}", f"{a:.6f}", f"{b:.6f}")
+    verdict = (
+        "every released number is the same to the last bit"
+        if done.identical
+        else f"coefficients differ by at most {done.difference:.1e} of the largest of their kind"
+    )
+    cost, rounds = deployed["cost"], deployed["rounds"]
+    took = (
+        f"{deployed['agents']} agents, protocol {deployed['protocol']}, {done.processes} processes: {rounds['count']} "
+        f"rounds, median {1000 * rounds['median_seconds']:.0f} ms, slowest {1000 * rounds['slowest_seconds']:.0f} ms; "
+        f"{cost['bytes_up_per_agent'] / 1000:.0f} kB up and {cost['bytes_down_per_agent'] / 1000:.0f} kB down per "
+        f"agent; {cost['seconds']:.1f} s, key set-up {cost['setup_seconds']:.1f} s"
+    )
+    notes = [Text(f"note: {note}", style="yellow") for note in deployed["notes"]]
+    return Group(table, Text(), Text(verdict, style="bold"), Text(took), *notes)

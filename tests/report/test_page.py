@@ -1,0 +1,198 @@
+"""The report as a file: what it says, what it must not contain."""
+
+import base64
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import atdm
+from atdm.report import learned
+from atdm.report.page import compare_page, fit_page
+from tests.clusters import tiny
+
+VOID = {"meta", "link", "path", "rect", "circle", "br"}
+
+
+class Outline(HTMLParser):
+    """Balanced tags, heading levels and ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.levels: list[int] = []
+        self.ids: list[str] = []
+        self.refs: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        if re.fullmatch(r"h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if name in ("aria-labelledby", "aria-describedby") and value:
+                self.refs += value.split()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+
+def outline(html: str) -> Outline:
+    found = Outline()
+    found.feed(html)
+    return found
+
+
+@pytest.fixture(scope="module")
+def html(simulated: atdm.Fit, cluster: atdm.Cluster) -> str:
+    return fit_page(simulated, "twelve zones", cluster=cluster)
+
+
+def test_headings_step_down_one_at_a_time_and_references_lead_somewhere(html: str) -> None:
+    found = outline(html)
+    assert not found.open
+    assert found.levels[0] == 1 and found.levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(found.levels))
+    assert len(set(found.ids)) == len(found.ids) and set(found.refs) <= set(found.ids)
+
+
+def test_the_first_sentence_says_what_was_fitted_how_well_and_what_was_learned(html: str, simulated: atdm.Fit) -> None:
+    lead = re.sub(r"<[^>]+>", "", re.search(r'<p class="lead">(.*?)</p>', html, re.S)[1])
+    assert "12 agents" in lead and "01 January 2024" in lead and "blind" in lead and "nothing else" in lead
+    assert f"R² {simulated.metrics['test']['free_run']['r2']:.3f}" in lead.replace("−", "-")
+
+
+def test_every_figure_has_a_caption_and_its_data(html: str) -> None:
+    figures = re.findall(r"<figure .*?</figure>", html, re.S)
+    assert {re.search(r'id="([^"]+)"', f)[1] for f in figures} == {
+        "prediction", "horizon", "step-load", "step-outdoor", "step-solar", "season", "residual", "acf", "weights",
+        "zones",
+    }  # fmt: skip
+    for figure in figures:
+        caption = re.search(r"<figcaption[^>]*>(.*?)</figcaption>", figure, re.S)[1]
+        assert len(caption) > 40 and "application/json" in figure and 'data-do="csv"' in figure
+        assert "nan" not in figure.lower().replace("nance", ""), "a number that does not exist is not drawn"
+
+
+def test_nothing_is_asked_from_anywhere(html: str) -> None:
+    assert "default-src 'none'" in html
+    assert not re.search(r"""(?:src|href|url\()\s*=?\s*["']?\s*(?:https?:)?//""", html)
+    assert "@import" not in html and "fetch(" not in html and "XMLHttpRequest" not in html
+
+
+def test_the_page_of_the_bundled_sample_is_below_one_megabyte(sample: atdm.Cluster) -> None:
+    assert len(fit_page(atdm.fit(sample, "plain"), "sample", cluster=sample).encode()) < 1e6
+
+
+def test_a_deployed_aggregators_page_has_nothing_of_any_agent(
+    deployed: atdm.Fit, simulated: atdm.Fit, cluster: atdm.Cluster
+) -> None:
+    html, weights = fit_page(deployed, "deployed"), simulated.weights
+    shown = numbers(html)
+    assert weights is not None and 'id="weights"' not in html and 'id="zones"' not in html and "Behind" not in html
+    for agent in cluster.agents:
+        assert agent not in html
+        weight = float(weights[agent])
+        assert not {f"{weight:.{d}{kind}}" for d in range(5, 18) for kind in "fg"} & shown, agent
+        for readings in (cluster.temperature[agent], cluster.load[agent]):
+            assert not series_in(html, readings.to_numpy(float)), agent
+
+
+def test_that_scan_finds_what_a_simulation_shows(simulated: atdm.Fit, cluster: atdm.Cluster) -> None:
+    html = fit_page(simulated, "simulated", cluster=cluster)
+    assert simulated.weights is not None
+    assert f"{float(simulated.weights.iloc[0]):.5g}" in numbers(html)
+    for planted in (cluster.temperature.iloc[:, 3].to_numpy(float), simulated.state.to_numpy(float)):
+        assert series_in(f'<script>{{"values":{[float(f"{v:.5g}") for v in planted]}}}</script>', planted)
+        assert series_in(base64.b64encode(planted.tobytes()).decode(), planted)
+        assert series_in(planted.astype("<f4").tobytes().hex(), planted)
+
+
+def numbers(html: str) -> set[str]:
+    return set(re.findall(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?", html))
+
+
+def series_in(html: str, series: np.ndarray) -> bool:
+    """Whether a few consecutive readings stand anywhere in the page, as decimals or as bytes.
+
+    Single readings have few digits and occur by chance in any page; three in a row do not.
+    """
+    text = re.sub(r"\s+", "", html)
+    rows = slice(0, len(series) - 2, 5)  # whoever shows a series shows these places of it too
+    for values in (series, series - 20.0):
+        for form in ("{:.2f}", "{:.3f}", "{:.4g}", "{:.5g}", "{:.6g}", "{!r}"):
+            cells = [form.format(v) for v in values.tolist()]
+            if any(",".join(cells[i : i + 3]) in text for i in range(*rows.indices(len(cells)))):
+                return True
+        for kind in ("<f8", "<f4", ">f8", ">f4"):
+            raw, size = values.astype(kind).tobytes(), 3 * np.dtype(kind).itemsize  # three: base64's groups of bytes
+            parts = [raw[i : i + size] for i in range(0, len(raw) - size, 2 * size)]
+            if any(part.hex() in text or base64.b64encode(part).decode() in text for part in parts):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("protocol", ["plain", "paper", "moments"])
+def test_other_protocols_say_what_they_reveal(protocol: str) -> None:
+    small = tiny(5, agents=4, rows=60)
+    html = fit_page(atdm.fit(small, protocol, order=1), "four")  # type: ignore[arg-type]
+    sentence = "saw every reading of every agent" if protocol == "plain" else "all temperatures up to a rotation"
+    assert sentence in html and "nothing else" not in html and 'class="grave"' in html
+
+
+def test_the_diagram_is_drawn_from_the_ledger_alone(deployed: atdm.Fit) -> None:
+    assert learned.what(deployed.ledger, "aggregator") == ["load total", "state", "coefficients", "metrics"]
+    entry = {"party": "aggregator", "what": "weights", "shape": [12], "times": 1}
+    more = replace(deployed, ledger=[*deployed.ledger, entry])
+    assert "every agent&#x27;s weight" in learned.diagram(more)
+    assert learned.numbers(more.ledger, "aggregator") == learned.numbers(deployed.ledger, "aggregator") + 12
+
+
+def test_a_run_that_released_no_new_rows_still_has_a_page(deployed: atdm.Fit) -> None:
+    i = deployed.inputs
+    none = slice(0, 0)
+    empty = replace(i, load=i.load[none], outdoor=i.outdoor[none], solar=i.solar[none], phase=i.phase[none],
+                    segment=i.segment[none], train=0)  # fmt: skip
+    html = fit_page(replace(deployed, state=deployed.state[none], load=deployed.load[none], inputs=empty), "again")
+    assert 'id="prediction"' not in html and 'id="step-load"' in html and "too few new rows" in html
+
+
+def test_findings_and_names_are_escaped(deployed: atdm.Fit) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    html = fit_page(deployed, evil, findings=[{"attack": evil, "adversary": "agent", "recovered": 2, "note": None}])
+    assert "<img" not in html and "Attacks mounted" in html
+    assert "Attacks mounted" not in fit_page(deployed, "x", findings=[])
+
+
+def test_compare_has_every_column_of_every_row() -> None:
+    html = compare_page([{"protocol": "blind", "r2": 0.88}, {"protocol": "paper", "bytes": 4832038}], "Compare")
+    assert not outline(html).open
+    for text in ("protocol", "r2", "bytes", "0.88", "4,832,038", "–"):
+        assert text in html
+
+
+def _colours(css: str, block: str) -> dict[str, str]:
+    return dict(re.findall(r"--(\w[\w-]*): (#[0-9a-f]{6})", css[css.index(block) :][:900]))
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+@pytest.mark.parametrize("scheme", [":root {", "prefers-color-scheme: dark"])
+def test_contrast_is_enough_to_read(html: str, scheme: str) -> None:
+    """WCAG 2.2: 4.5 for text, 3 for lines."""
+    found = _colours(html, scheme)
+    least_of = {"ink": 4.5, "soft": 4.5, "accent": 4.5, "grave": 4.5, "s0": 3.0, "s1": 3.0, "s2": 3.0, "s3": 3.0}
+    for back in ("paper", "card", "note"):
+        for ink, least in least_of.items():
+            a, b = sorted((_luminance(found[back]), _luminance(found[ink])))
+            assert (b + 0.05) / (a + 0.05) >= least, f"{ink} on {back}"

@@ -1,0 +1,133 @@
+"""The documentation can fail: examples run, references are current, links lead somewhere."""
+
+import importlib.util
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from atdm import cli
+from atdm.protocol.blind import Phase
+from atdm.protocol.ledger import What
+from atdm.report.learned import MEANING
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+WRITTEN = ("cli.md", "api.md")  # from the code: nothing in them is an example
+OFFLINE = "deploy.md"  # its commands need a server and keys; the deployment's own tests run them
+
+
+def load(tool: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(tool, ROOT / "tools" / f"{tool}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[tool] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def examples(page: str) -> list[tuple[str, str]]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(python|console)\n(.*?)^```", text, re.S | re.M)
+
+
+EXAMPLES = [page for page in PAGES if page not in (*WRITTEN, OFFLINE) and examples(page)]
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From top to bottom, in an empty folder: Python blocks share one namespace, commands see its files."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, body in examples(page):
+        if language == "python":
+            exec(compile(body, f"docs/{page}", "exec"), names)
+            continue
+        for line in body.splitlines():
+            if line.startswith("$ atdm "):
+                expected = re.search(r"# exit (\d+)", line)
+                code = run(shlex.split(line[2:], comments=True), monkeypatch)
+                assert code == (int(expected[1]) if expected else 0), line
+
+
+def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", words)
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_reference_pages_are_current(page: str) -> None:
+    expected = load("reference").pages()[page]
+    assert (DOCS / page).read_text(encoding="utf-8") == expected, "run python tools/reference.py"
+
+
+def test_every_command_is_in_the_reference() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for name, _ in load("reference").commands(cli.app):
+        assert f"## {name}\n" in text
+
+
+def test_figures_are_current() -> None:
+    for name, content in load("flow_figure").figures().items():
+        assert (DOCS / "figures" / name).read_text(encoding="utf-8") == content, "run python tools/flow_figure.py"
+
+
+def test_the_specification_has_every_sum_of_blind_and_its_figure() -> None:
+    spec = (DOCS / "spec.md").read_text(encoding="utf-8")
+    assert [m.phase for m in load("flow_figure").MESSAGES] == [str(phase) for phase in Phase]
+    for phase in Phase:
+        assert f" {phase}\n" in spec and f"figures/blind-{phase}.svg" in spec
+
+
+def test_the_report_has_words_for_everything_the_ledger_can_hold() -> None:
+    assert set(MEANING) == set(What.__args__)  # type: ignore[attr-defined]
+
+
+def test_numbers_of_the_specification_are_those_of_the_code() -> None:
+    from atdm.crypto.ring import CHECK_WORDS
+    from atdm.protocol import blind, rules
+    from atdm.protocol.roster import COHORT_OWNERS
+
+    spec = (DOCS / "spec.md").read_text(encoding="utf-8")
+    own = rules.Rules()
+    for words in (
+        f"the {CHECK_WORDS} check words", f"| {blind.BASIS_BITS}, no more |", f"| {blind.SCALAR_BITS} |",
+        f"{blind.LOOK_AHEAD + 2} under `nonnegative", f"at most {blind.MOST_TRIES} times",
+        f"leverage of {own.leverage}", f"min((K − c)/3, {own.totals}) totals", f"at least {own.least_agents} agents",
+        f"at least {COHORT_OWNERS} owners",
+        "1e-9 relative" if blind.VERIFY == 1e-9 else "?", f"{len(blind.METRICS)} metrics",
+    ):  # fmt: skip
+        assert words in spec, words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", (DOCS / page).read_text(encoding="utf-8")):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (DOCS / target).exists(), f"{page} links to {target}"
+
+
+def test_navigation_has_every_page() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r": (\S+\.md)$", nav, re.M)) >= set(PAGES)
+    for name in re.findall(r": (\S+\.md)$", nav, re.M):
+        assert (DOCS / name).exists(), f"mkdocs.yml names {name}"
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    mkdocs = pytest.importorskip("mkdocs.commands.build", reason="mkdocs is not installed: pip install 'atdm[docs]'")
+    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install 'atdm[docs]'")
+    config = pytest.importorskip("mkdocs.config")
+    os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
+    loaded = config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"), strict=True)
+    mkdocs.build(loaded)
+    assert (tmp_path / "site" / "spec.html").exists()

@@ -1,0 +1,181 @@
+"""Write the reference pages from the code itself: docs/cli.md from the commands, docs/api.md from the docstrings.
+
+    python tools/reference.py            writes the pages
+    python tools/reference.py --check    exits with 1 if they are not current
+"""
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
+
+import atdm
+from atdm.cli import app
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def cli_page() -> str:
+    lines = ["# Commands", "", str(app.info.help), "",
+             "Written from the commands themselves by `tools/reference.py`. "
+             "Exit codes: [exit-codes.md](exit-codes.md).", "",
+             "```", "atdm [--version] [--log-level LEVEL] COMMAND …", "```", ""]  # fmt: skip
+    for name, callback in sorted(commands(app)):
+        lines += list(_command(name, callback))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def commands(group: typer.Typer, prefix: str = "atdm") -> Iterator[tuple[str, Any]]:
+    """Every command with the function behind it, sub-commands included."""
+    for info in group.registered_commands:
+        if not info.hidden and info.callback is not None:
+            yield f"{prefix} {info.name or info.callback.__name__.replace('_', '-')}", info.callback
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            yield from commands(inner.typer_instance, f"{prefix} {inner.name or inner.typer_instance.info.name}")
+
+
+def _command(name: str, callback: Any) -> Iterator[str]:
+    parameters = [(p, *_declared(p)) for p in inspect.signature(callback, eval_str=True).parameters.values()]
+    arguments = [(p, info) for p, _, info in parameters if isinstance(info, ArgumentInfo)]
+    options = [(p, kind, info) for p, kind, info in parameters if isinstance(info, OptionInfo) and not info.hidden]
+    usage = " ".join([name, *(_placeholder(p) for p, _ in arguments), *(["[OPTIONS]"] if options else [])])
+    yield from (f"## {name}", "", _doc(callback), "", "```", usage, "```", "")
+    if arguments:
+        yield from ("| argument | meaning |", "|---|---|")
+        yield from (f"| `{_placeholder(p)}` | {_cell(info.help or '')} |" for p, info in arguments)
+        yield ""
+    if options:
+        yield from ("| option | default | meaning |", "|---|---|---|")
+        yield from (f"| {_names(p, kind, info)} | {_default(p)} | {_cell(info.help or '')} |"
+                    for p, kind, info in options)  # fmt: skip
+        yield ""
+
+
+def _declared(parameter: inspect.Parameter) -> tuple[Any, ParameterInfo]:
+    """The type of a parameter and what typer was told about it."""
+    annotation = parameter.annotation
+    if get_origin(annotation) is Annotated:
+        kind, *notes = get_args(annotation)
+        found = next((note for note in notes if isinstance(note, ParameterInfo)), None)
+        if found is not None:
+            return kind, found
+    return annotation, ArgumentInfo() if parameter.default is parameter.empty else OptionInfo()
+
+
+def _placeholder(parameter: inspect.Parameter) -> str:
+    name = parameter.name.upper()
+    return name if parameter.default is parameter.empty else f"[{name}]"
+
+
+def _names(parameter: inspect.Parameter, kind: Any, info: OptionInfo) -> str:
+    # inside Annotated typer keeps the first name where a default would stand
+    given = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
+    names = [f"`{name}`" for name in given or [f"--{parameter.name.replace('_', '-')}"]]
+    return ", ".join(names) + ("" if kind is bool else f" {_value(kind)}")
+
+
+def _value(kind: Any) -> str:
+    for part in get_args(kind) or (kind,):
+        if inspect.isclass(part) and issubclass(part, Enum):
+            return "\\|".join(str(choice.value) for choice in part)
+        if part is not type(None):
+            return {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}.get(part, "VALUE")
+    return "VALUE"
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    value = parameter.default
+    if value is parameter.empty:
+        return "required"
+    return "" if value is None or value is False or value == "" else f"`{getattr(value, 'value', value)}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def api_page() -> str:
+    lines = ["# Python", "", "Written from the docstrings by `tools/reference.py`.", ""]
+    for name in sorted(atdm.__all__, key=str.lower):
+        lines += list(_entry(name, getattr(atdm, name)))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(name: str, thing: Any) -> Iterator[str]:
+    yield from (f"## atdm.{name}", "")
+    if inspect.isclass(thing) and issubclass(thing, BaseException):
+        yield from (_doc(thing), "", f"Exit code {getattr(thing, 'exit_code', 1)}.", "")
+    elif inspect.isclass(thing):
+        yield from _class(thing)
+    elif callable(thing):
+        yield from ("```python", f"atdm.{name}{_signature(thing)}", "```", "", "```text", _doc(thing), "```", "")
+
+
+def _class(thing: type) -> Iterator[str]:
+    yield from ("```text", _doc(thing), "```", "")
+    if dataclasses.is_dataclass(thing):
+        yield from ("| field | type |", "|---|---|")
+        yield from (f"| `{f.name}` | `{_cell(_type(f.type))}` |" for f in dataclasses.fields(thing))
+        yield ""
+    for key, member in vars(thing).items():
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if key.startswith("_") or not (inspect.isfunction(function) or isinstance(member, property)):
+            continue
+        if isinstance(member, property):
+            if inspect.getdoc(member):
+                yield from (f"`.{key}`: {_cell(_doc(member))}", "")
+            continue
+        yield from ("```python", f".{key}{_signature(function)}", "```", "", "```text", _doc(function), "```", "")
+
+
+def _doc(thing: Any) -> str:
+    return inspect.getdoc(thing) or ""
+
+
+def _type(annotation: Any) -> str:
+    return _short(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+
+
+def _signature(function: Any) -> str:
+    return _short(str(inspect.signature(function)))
+
+
+SHORT = {"pandas.": "pd.", "collections.abc.": "", "typing.": "", "atdm.run.": "", "atdm.model.": "", "'": '"'}
+
+
+def _short(text: str) -> str:
+    text = re.sub(r"numpy\.ndarray\[tuple\[typing\.Any, \.\.\.\], numpy\.dtype\[numpy\.(\w+?)(\d*)\]\]", _array, text)
+    for long, short in SHORT.items():
+        text = text.replace(long, short)
+    return text
+
+
+def _array(match: re.Match[str]) -> str:
+    return {"float": "FloatArray", "int": "IntArray"}.get(match[1], "Array")
+
+
+def pages() -> dict[str, str]:
+    return {"cli.md": cli_page(), "api.md": api_page()}
+
+
+def main() -> None:
+    stale = [name for name, page in pages().items()
+             if not (DOCS / name).exists() or (DOCS / name).read_text(encoding="utf-8") != page]  # fmt: skip
+    if "--check" in sys.argv[1:]:
+        if stale:
+            sys.exit(f"docs/{', docs/'.join(stale)}: not current: run python tools/reference.py")
+        return
+    for name, page in pages().items():
+        (DOCS / name).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
