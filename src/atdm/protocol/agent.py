@@ -5,15 +5,18 @@ Rule 2: a message that does not belong here changes nothing and raises PeerError
         wrong ends the run for this agent (RunAborted), before anything is released.
 Rule 3: the same message twice gets the same bytes back.
 Rule 4: randomness comes in by argument, once per run; everything else is derived from it.
+Rule 5: what a message did is in the store before its answer is handed out. An agent that is built again from its store
+        answers as before, byte for byte, or, where it cannot, not at all: its run is lost, its account of what was
+        seen is not.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
 from atdm.crypto.keys import SigningKey, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.blind import BlindPart
-from atdm.protocol.exposure import Exposure
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -34,11 +37,23 @@ from atdm.protocol.messages import (
 from atdm.protocol.moments import MomentsPart
 from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import Host, Own, Part
-from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.readings import Readings, Weather, sensor_quantum
 from atdm.protocol.roster import Roster, check_roster
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import RandomBytes, Session, agree, make_ready
+from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready
+from atdm.protocol.store import (
+    Entry,
+    Memory,
+    Snapshot,
+    Store,
+    answer_hash,
+    decode_entry,
+    decode_snapshot,
+    encode_entry,
+    encode_snapshot,
+)  # fmt: skip
 
+ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
 PARTS: dict[str, type[Part]] = {"blind": BlindPart, "moments": MomentsPart, "paper": PaperPart}
 
 
@@ -48,6 +63,8 @@ class State(StrEnum):
     RUNNING = "running"  # the protocol's own table decides
     DONE = "done"
     ABORTED = "aborted"
+    LOST = "lost"  # a run was under way before a restart and cannot be resumed byte for byte
+    HALTED = "halted"  # the store failed: only a restart helps
 
 
 class Agent:
@@ -64,7 +81,7 @@ class Agent:
         weather: Weather,
         rules: Rules,
         random_bytes: RandomBytes,
-        exposure: Exposure | None = None,
+        store: Store | None = None,
         host: Host | None = None,
         keep: bool = False,
     ) -> None:
@@ -75,7 +92,7 @@ class Agent:
             weather=weather,
             rules=rules,
             secret=secret,
-            exposure=Exposure() if exposure is None else exposure,
+            memory=Memory(quantum=sensor_quantum(readings.temperature)),
             notebook=Notebook("agents", keep),
             host=Host() if host is None else host,
         )
@@ -84,6 +101,11 @@ class Agent:
         self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
+        self._announce: Announce | None = None
+        self._seed = b""
+        self._store = store
+        if store is not None:
+            self._resume(*store.read())
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -93,26 +115,90 @@ class Agent:
         seen = digest("message", data)
         if seen == self._last[0]:
             return self._last[1]
+        replies = self._answer(data)
+        state, self.state = self.state, State.HALTED  # for as long as it is not known what the store holds
+        self._save(state, data, Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
+        self.state, self._last = state, (seen, replies)
+        return replies
+
+    def _answer(self, data: bytes) -> list[bytes]:
         message = decode_to_agent(data, self._limit())
         handler = self.TRANSITIONS.get((self.state, type(message)))
         if handler is None:
             raise PeerError(f"{type(message).__name__} while {self.state}: ignored by agent {self.name}")
         try:
-            replies = [encode(reply) for reply in handler(self, message)]
+            return [encode(reply) for reply in handler(self, message)]
         except (RunAborted, DataError, UsageError) as error:
-            replies = [encode(self._refuse(str(error)))]
-        self._last = (seen, replies)
-        return replies
+            return [encode(self._refuse(str(error)))]
+
+    # What survives a restart
+
+    def _save(self, state: State, data: bytes, after: Snapshot) -> None:
+        """Write down an accepted message: between runs as a snapshot, within a run as an entry."""
+        bookings = self.own.exposure.booked()
+        if self._store is None:
+            return
+        joined = state is State.JOINED
+        if joined:  # whatever came before this run is over
+            seen, replies = self._last
+            self._store.replace(encode_snapshot(Snapshot(after.identity, after.memory, seen, tuple(replies))))
+        if state in (State.JOINED, State.RUNNING):
+            seed = self._seed if joined else b""
+            entry = Entry(message=data, answer=answer_hash(list(after.replies)), seed=seed, bookings=bookings)
+            self._store.append(encode_entry(entry))
+        else:
+            self._store.replace(encode_snapshot(after))
+
+    def _resume(self, saved: bytes | None, journal: list[bytes]) -> None:
+        """Take up where the store ends, by playing the messages of the unfinished run again."""
+        if saved is None:
+            saved = encode_snapshot(Snapshot(self._identity.public, self.own.memory))
+            if self._store is not None:
+                self._store.replace(saved)
+        snapshot = decode_snapshot(saved)
+        if snapshot.identity != self._identity.public:
+            raise UsageError(f"the state given to agent {self.name} is another agent's: give it its own folder")
+        self.own = replace(self.own, memory=snapshot.memory)
+        self._last = (snapshot.seen, list(snapshot.replies))
+        entries = [decode_entry(data) for data in journal]
+        if entries and not self._play(entries):
+            memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
+            for entry in entries:
+                memory.exposure.apply(entry.bookings)
+            self.own = replace(self.own, memory=memory)
+            self.state, self.part = State.LOST, None
+
+    def _play(self, entries: list[Entry]) -> bool:
+        """Whether every message gives the answer it gave before."""
+        draw = self._random_bytes
+        try:
+            for entry in entries:
+                self._random_bytes = lambda _, seed=entry.seed: seed  # type: ignore[misc]
+                replies = self._answer(entry.message)
+                if answer_hash(replies) != entry.answer or self.own.exposure.booked() != entry.bookings:
+                    return False
+                self._last = (digest("message", entry.message), replies)
+        except (PeerError, ValueError):
+            return False
+        finally:
+            self._random_bytes = draw
+        return True
 
     def _limit(self) -> int:
         """Bytes of the largest message that can come next."""
         if self.part is not None:
             return self.part.largest()
+        if self.state is State.LOST:
+            return ANY_MESSAGE
         return 128 * len(self.roster) if self.state is State.JOINED else 0
 
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): accept or refuse the plan."""
         announce = expect(message, Announce)
+        under_way = self._announce if self.state in (State.JOINED, State.RUNNING) else None
+        if under_way is not None and announce.attempt <= under_way.attempt:
+            raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
+        self._leave(State.WAITING)  # a run of which no end was heard is over when another begins
         members = self.roster.restrict(set(announce.cohorts)).members
         reason = self._reason_to_refuse(announce, [member.identity for member in members])
         if reason is not None:
@@ -126,6 +212,8 @@ class Agent:
     def _reason_to_refuse(self, announce: Announce, identities: list[bytes]) -> str | None:
         if announce.roster != self.roster.hash():
             return "the run is for another roster than this agent's: renew the roster on both sides"
+        if not self.roster.has_cohorts(announce.cohorts):
+            return "the announced cohorts are not cohorts of the roster, each once, in order"
         if self._identity.public not in identities:
             return "this agent's cohort is not part of the announced run"
         if announce.plan.weather != self.own.weather.hash():
@@ -135,6 +223,8 @@ class Agent:
     def _agree(self, message: ToAgent) -> list[Message]:
         """(joined, Keys): check everybody's keys, make the masks, begin the protocol."""
         try:
+            if self._announce is None:
+                raise PeerError("no run was announced: ignored")
             run = agree(self._announce, self._members, expect(message, Keys))
             session = Session(run, run.index(self._identity.public), self._exchange, self._seed)
         except PeerError as error:
@@ -149,22 +239,41 @@ class Agent:
             raise PeerError("no run is under way: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
-            self.weight, self.state, self.part = self.part.weight, State.DONE, None
+            self.weight = self.part.weight
+            self._leave(State.DONE)
         return replies
 
     def _stop(self, message: ToAgent) -> list[Message]:
         """(…, Abort): forget the run."""
-        self.state, self.part = State.ABORTED, None
+        known = {announce_hash(self._announce)} if self._announce is not None else set()
+        if self.part is not None:
+            known.add(self.part.session.run.id)
+        if expect(message, Abort).run not in known:
+            raise PeerError("end of another run: ignored")
+        self._leave(State.ABORTED)
         return []
 
+    def _say_lost(self, message: ToAgent) -> list[Message]:
+        """(lost, …): end for everybody what this agent cannot resume."""
+        return [self._refuse("this agent restarted and cannot resume byte for byte: run again")]
+
     def _refuse(self, reason: str) -> Refuse:
-        self.state, self.part = State.ABORTED, None
+        self._leave(State.ABORTED)
         return Refuse(reason=f"{self.name}: {reason}")
+
+    def _leave(self, state: State) -> None:
+        """The run is over for this agent; what it learned for later runs stays."""
+        if self.part is not None:
+            self.part.remember()
+        self.state, self.part, self._announce = state, None, None
 
     TRANSITIONS: dict[tuple[State, type], Callable[["Agent", ToAgent], list[Message]]] = {
         (State.WAITING, Announce): _join,
         (State.DONE, Announce): _join,
         (State.ABORTED, Announce): _join,
+        (State.JOINED, Announce): _join,
+        (State.RUNNING, Announce): _join,
+        (State.LOST, Announce): _join,
         (State.JOINED, Keys): _agree,
         (State.JOINED, Abort): _stop,
         (State.RUNNING, Secret): _run,
@@ -173,4 +282,9 @@ class Agent:
         (State.RUNNING, Receipts): _run,
         (State.RUNNING, Finished): _run,
         (State.RUNNING, Abort): _stop,
+        (State.LOST, Keys): _say_lost,
+        (State.LOST, Secret): _say_lost,
+        (State.LOST, Total): _say_lost,
+        (State.LOST, Ask): _say_lost,
+        (State.LOST, Receipts): _say_lost,
     }

@@ -33,7 +33,7 @@ from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Weather
 from atdm.protocol.relay import BlindDesk
 from atdm.protocol.roster import Roster
-from atdm.protocol.session import Run, agree, check_ready
+from atdm.protocol.session import Run, agree, announce_hash, check_ready
 
 DESKS: dict[str, type[Desk]] = {"blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk}
 
@@ -48,14 +48,23 @@ class State(StrEnum):
 class Aggregator:
     """One run for one plan and one set of cohorts."""
 
-    def __init__(self, *, plan: Plan, roster: Roster, cohorts: set[int], weather: Weather, keep: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        roster: Roster,
+        cohorts: set[int],
+        weather: Weather,
+        attempt: int = 0,
+        keep: bool = False,
+    ) -> None:
         self.members = roster.restrict(cohorts).members
         self.notebook = Notebook("aggregator", keep)
         self.state = State.GATHERING
         self.reasons: list[str] = []
         self.run: Run | None = None
         self.desk: Desk | None = None
-        self._announce = Announce(plan=plan, roster=roster.hash(), cohorts=tuple(sorted(cohorts)))
+        self._announce = Announce(plan=plan, roster=roster.hash(), cohorts=tuple(sorted(cohorts)), attempt=attempt)
         self._weather = weather
         self._ready: dict[int, Ready] = {}
         self._seen: dict[int, bytes] = {}  # hash of the last message of each agent
@@ -89,7 +98,8 @@ class Aggregator:
         """End the run without a result and tell everybody."""
         self.state = State.ABORTED
         self.reasons.append(reason)
-        return [Outgoing(None, encode(Abort(run=self.run.id if self.run else b"", reason=reason)))]
+        run = self.run.id if self.run else announce_hash(self._announce)
+        return [Outgoing(None, encode(Abort(run=run, reason=reason)))]
 
     def _gather(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(gathering, Ready): when all keys are here, everybody gets all of them."""
@@ -107,7 +117,10 @@ class Aggregator:
             signatures=b"".join(a.signature for a in answers),
         )
         self._ready.clear()
-        self.run = agree(self._announce, self.members, keys)
+        try:
+            self.run = agree(self._announce, self.members, keys)
+        except PeerError as error:  # each is signed, together they are no run
+            raise RunAborted(str(error)) from None
         self.desk = DESKS[self.run.plan.protocol](self.run, self._weather, self.notebook)
         self.state = State.RUNNING
         return [Outgoing(None, encode(keys)), *self.desk.begin()]

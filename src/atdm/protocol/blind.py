@@ -2,6 +2,7 @@
 
     rows     which rows everybody has                                   ┐
     load     h = Σ h_i                                                  │ sums that only agents can open:
+    extend   an earlier run's directions over the rows new in this one  │
     flags    does anybody refuse the next direction?                    │ veiled with a group secret, checked,
     basis    V_k = Σ q_ik x_i, few bits, dithered          ┐ repeated   │ chained in one context
     scalars  residual, next direction, signs of weights    ┘            ┘
@@ -17,6 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntAr
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
+from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
 from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
 from atdm.protocol.part import Own, Part
 from atdm.protocol.plan import Plan
@@ -49,6 +52,7 @@ LOOK_AHEAD = 12  # ridges above the present one whose weights are looked at
 MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
+DIRECTION_ITERATIONS = 3  # of the descent from which an agent finds its part of the next direction
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
 
@@ -62,6 +66,7 @@ class Phase(StrEnum):
     SECRET = "secret"
     ROWS = "rows"
     LOAD = "load"
+    EXTEND = "extend"
     FLAGS = "flags"
     BASIS = "basis"
     SCALARS = "scalars"
@@ -85,7 +90,8 @@ class Announced:
 
     @classmethod
     def unpack(cls, values: FloatArray, order: int, size: int) -> "Announced":
-        alpha, weights, previous, tail = np.split(values, np.cumsum([order, size, size]))
+        weights, previous = values[order : order + size], values[order + size : order + 2 * size]
+        alpha, tail = values[:order], values[order + 2 * size :]
         if not np.isfinite(values).all():
             raise PeerError("the leader announced numbers that are not finite")
         return cls(alpha, weights, previous, float(tail[0]), int(tail[1]), bool(tail[2]))
@@ -104,14 +110,17 @@ class BlindPart(Part):
         self.phase = Phase.SECRET
         self.step = 0
         self.context = digest("blind context", session.run.id)
-        self.readings = dithered(
-            own.readings, own.secret, plan.step_seconds, own.rules.dither, own.rules.quantum
-        )
+        quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
+        self.readings = dithered(own.readings, own.secret, plan.step_seconds, own.rules.dither, quantum)
+        self.base = Basis()  # what everybody still has of an earlier run,
+        self.inherited = 0  # how many directions of it this run starts with,
+        self.opened = 0  # and totals opened since
         self.directions = np.empty(0)  # q_i: this agent's coefficients of the basis
         self.ridge_steps = 0  # k of λ·1.1ᵏ
         self.scale = 1.0  # about the last public residual; r_i/(ν√K) is divided by it
         self.gap = math.inf  # ‖ν1 − Gξ‖/‖ν1‖
         self.capped = False
+        self.announced = Announced(np.empty(0), np.empty(0), np.empty(0), math.nan, 0, False)
         self.moves = 0  # changes of ridge since the last total
         self.limited = False  # whether some agent held back its part of the last direction
 
@@ -150,7 +159,8 @@ class BlindPart(Part):
         self.times = window(self.plan)
         missing = positions(self.readings.time, self.times) < 0
         released = positions(self.own.exposure.released, self.times) >= 0
-        values = {"missing": missing.astype(float), "released": released.astype(float)}
+        stored = offer(self.own.memory.basis(run.roster_hash))
+        values = {"missing": missing.astype(float), "released": released.astype(float), "basis": stored}
         return self._send(Phase.ROWS, rows_layout(self.plan), values)
 
     # The veiled, authenticated sum
@@ -200,6 +210,8 @@ class BlindPart(Part):
         self.step += 1
         try:
             return self.AFTER[self.phase](self, values)
+        except PeerError as error:  # the total was accepted: what follows from it cannot be ignored
+            raise RunAborted(str(error)) from None
         except np.linalg.LinAlgError:
             raise RunAborted("the totals do not determine the model: use a longer window or a lower order") from None
 
@@ -224,8 +236,16 @@ class BlindPart(Part):
             raise RunAborted(f"only {len(self.kept)} rows have readings from every agent: choose another window")
         at = positions(self.readings.time, self.kept)
         self.x = self.readings.temperature[at] - REFERENCE_TEMP
-        layout = load_layout(self.agents, len(self.kept))
-        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at]})
+        self.base = agree(self.own.memory.basis(self.session.run.roster_hash), values["basis"], self.agents)
+        self.lacking = np.isnan(self.base.totals.on(self.kept))  # rows × directions still to be summed
+        if self.lacking.all():  # no row in common: directions made for these rows serve better for the same count
+            self.base, self.lacking = Basis(), self.lacking[:, :0]
+        rules = self.own.rules
+        refused = self.own.exposure.refuses(
+            self.kept, self.lacking, self.base.directions, rules.totals_cap(self.agents), rules.leverage
+        )
+        layout = load_layout(self.agents, len(self.kept), len(self.base.totals))
+        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at], "refused": refused.astype(float)})
 
     def _after_load(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("load total", values["load"])
@@ -240,8 +260,43 @@ class BlindPart(Part):
         self.lags = np.stack([self.x[design.rows - m] for m in range(self.plan.order + 1)])
         projected = design.projected_lags(self.x)
         self.own_gram = projected @ projected.T
+        self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
+        if self.inherited:
+            return self._extend()
         self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
         return self._propose(np.empty(0), 1.0)
+
+    def _extend(self) -> list[Message]:
+        """The stored directions, summed over the rows that were not in them yet; over the others V is known."""
+        self.directions = self.base.directions[: self.inherited]
+        self.lacking = self.lacking[:, : self.inherited]
+        if not self.lacking.any():
+            return self._adopt(np.empty(0))
+        for rank, q in enumerate(self.directions.tolist()):
+            rows = self.kept[self.lacking[:, rank]]
+            if len(rows):
+                self.own.exposure.charge(rows, q, roster=self.session.run.roster_hash, rank=rank)
+        values = {"total": np.outer(self.directions, self.x)[self.lacking.T]}
+        return self._send(Phase.EXTEND, extend_layout(self.agents, int(self.lacking.sum())), values)
+
+    def _after_extend(self, values: dict[str, FloatArray]) -> list[Message]:
+        self.own.notebook.write("basis total", values["total"], "extension")
+        self.opened += 1
+        return self._adopt(values["total"])
+
+    def _adopt(self, total: FloatArray) -> list[Message]:
+        stored, before = self.base.totals, self.span
+
+        def adopted() -> Span:
+            series, span = stored.on(self.kept).T[: self.inherited], before
+            series[self.lacking.T] = total
+            for rank, column in enumerate(series):
+                span = span.add(column, float(stored.ones[rank]), stored.gram[rank, : rank + 1])
+            return span
+
+        self.span = self.own.host.once((self.context, "span"), adopted)
+        self.scale = 0.1
+        return self._send_scalars()
 
     def _propose(self, inner: FloatArray, square: float) -> list[Message]:
         """p orthogonalised against the basis and normalised, from its public inner products with the basis.
@@ -288,7 +343,7 @@ class BlindPart(Part):
 
     def _send_direction(self) -> list[Message]:
         q = self.candidate
-        self.own.exposure.charge(self.kept, q)
+        self.own.exposure.charge(self.kept, q, roster=self.session.run.roster_hash, rank=len(self.directions))
         values = {
             "total": q * self.x,
             "one": np.array([q]),
@@ -305,14 +360,14 @@ class BlindPart(Part):
             (self.context, "span"), lambda: before.add(values["total"], float(values["one"][0]), values["gram"])
         )
         self.moves = 0
+        self.opened += 1
         return self._send_scalars()
 
     def _send_scalars(self) -> list[Message]:
         """The whole descent in the span, then this agent's own residual r_i = ν − Z_iᵀ(Zξ) − λξ_i."""
         ridge = self.span.ridge
-        mine, error, trials = self.own.host.once((self.context, "descent"), self._descend)
-        alpha, nu = mine.alpha, mine.multiplier
-        weight = float(self.directions @ mine.weights)
+        alpha, c, error, trials = self.own.host.once((self.context, "descent"), self._descend)
+        nu, weight = self.span.multiplier(alpha, c), float(self.directions @ c)
         r = nu - float((self.lags[0] - alpha @ self.lags[1:]) @ error) - ridge * weight
         r_scaled = r / (nu * self.scale * math.sqrt(self.agents))
         a = np.concatenate([[1.0], -alpha])
@@ -326,7 +381,7 @@ class BlindPart(Part):
             "negative": (trials @ self.directions < 0).astype(float),
         }
         if self.session.leads:
-            values["announced"] = mine.pack()
+            values["announced"] = self._announce()
         layout = scalars_layout(self.agents, self.plan.order, len(self.span), self._trials())
         return self._send(Phase.SCALARS, layout, values)
 
@@ -343,21 +398,29 @@ class BlindPart(Part):
     def _ridge(self, k: int) -> float:
         return self.plan.ridge * RIDGE_GROWTH**k
 
-    def _descend(self) -> tuple[Announced, FloatArray, FloatArray]:
-        """What all agents compute alike: the descent, the residual of Eq. (2), and the weights at other ridges."""
-        span, tolerance, k = self.span, self.plan.tolerance, self.ridge_steps
-        found = span.descend(tolerance)
-        mine = Announced(
+    def _announce(self) -> FloatArray:
+        """The leader's descent from equal weights: this one becomes the answer."""
+        span = self.span
+        found = span.descend(self.plan.tolerance)
+        return Announced(
             found.alpha, found.weights, found.previous, span.multiplier(found.alpha, found.weights),
             found.iterations, found.converged,
-        )  # fmt: skip
+        ).pack()  # fmt: skip
+
+    def _descend(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """What all agents compute alike to find a direction: α and c, not more exactly than a direction needs, the
+        residual of Eq. (2) there, and the weights at other ridges."""
+        span, tolerance, k = self.span, self.plan.tolerance, self.ridge_steps
+        known = self.announced.weights if len(self.announced.weights) else None
+        found = span.descend(tolerance, known, DIRECTION_ITERATIONS)
         trials = np.empty((self._trials(), len(span)))
         if len(trials):
             trials[0] = found.weights
-            trials[1] = replace(span, ridge=self._ridge(k - 1)).descend(tolerance).weights if k else found.weights
+            below = replace(span, ridge=self._ridge(k - 1)) if k else span
+            trials[1] = below.descend(tolerance, found.weights).weights
             for i in range(1, LOOK_AHEAD + 1):  # α moves little with λ; what is chosen here is looked at in full next
                 trials[1 + i] = replace(span, ridge=self._ridge(k + i)).sp2(found.alpha)[0]
-        return mine, span.residual_series(found.alpha, found.weights), trials
+        return found.alpha, found.weights, span.residual_series(found.alpha, found.weights), trials
 
     def _after_scalars(self, values: dict[str, FloatArray]) -> list[Message]:
         flat = np.concatenate([values["inner"], values["squares"], values["negative"]])
@@ -437,9 +500,31 @@ class BlindPart(Part):
         kept = np.isin(self.times, self.kept)
         return bitmap(kept), bitmap(np.isin(self.times, self.kept[self.fresh]))
 
+    # For the next run
+
+    def remember(self) -> None:
+        """Keep the totals opened in this run: the latest version, and the one that surely everybody has."""
+        if not self.opened:
+            return
+        latest, before = self.own.host.once((self.context, "totals"), self._totals)
+        q = self.directions[: len(latest)]
+        previous = self.base if before is None else Basis(before, q[:-1])
+        self.own.memory.keep(self.session.run.roster_hash, (Basis(latest, q), previous))
+
+    def _totals(self) -> tuple[Totals, Totals | None]:
+        """After the last total, and before it where that was not yet what the run began with."""
+        span, size, version = self.span, len(self.span), self.base.totals.version + self.opened
+        stored = self.base.totals.first(self.inherited) if self.inherited else Totals()
+
+        def after(version: int, n: int) -> Totals:
+            return stored.grown(version, self.kept, span.series[:, :n], span.ones[:n], span.gram[:n, :n])
+
+        return after(version, size), after(version - 1, size - 1) if self.opened > 1 else None
+
     AFTER: dict[Phase, Callable[["BlindPart", dict[str, FloatArray]], list[Message]]] = {
         Phase.ROWS: _after_rows,
         Phase.LOAD: _after_load,
+        Phase.EXTEND: _after_extend,
         Phase.FLAGS: _after_flags,
         Phase.BASIS: _after_basis,
         Phase.SCALARS: _after_scalars,
@@ -466,14 +551,25 @@ def verify_leader(span: Span, found: Announced, tolerance: float) -> bool:
 # Layouts
 
 
+@lru_cache(maxsize=32)
 def rows_layout(plan: Plan) -> Layout:
-    return Layout((Block("missing", plan.length, 0, 1.0), Block("released", plan.length, 0, 1.0)))
+    return Layout((
+        Block("missing", plan.length, 0, 1.0),
+        Block("released", plan.length, 0, 1.0),
+        Block("basis", SLOTS * HASH_WORDS, 0, 2.0**HASH_BITS),
+    ))  # fmt: skip
 
 
-def load_layout(agents: int, rows: int) -> Layout:
-    return Layout((fixed("load", rows, agents, LOAD_BOUND, BLIND_BUDGET),))
+@lru_cache(maxsize=32)
+def load_layout(agents: int, rows: int, stored: int) -> Layout:
+    return Layout((fixed("load", rows, agents, LOAD_BOUND, BLIND_BUDGET), Block("refused", stored, 0, 1.0)))
 
 
+def extend_layout(agents: int, words: int) -> Layout:
+    return Layout((fixed("total", words, agents, TEMP_BOUND, BLIND_BUDGET, most=BASIS_BITS),))
+
+
+@lru_cache(maxsize=32)
 def flags_layout(agents: int, size: int) -> Layout:
     bound = SCALAR_SUM / agents
     return Layout((
@@ -483,6 +579,7 @@ def flags_layout(agents: int, size: int) -> Layout:
     ))  # fmt: skip
 
 
+@lru_cache(maxsize=32)
 def basis_layout(agents: int, rows: int, size: int) -> Layout:
     return Layout((
         fixed("total", rows, agents, TEMP_BOUND, BLIND_BUDGET, most=BASIS_BITS),
@@ -491,6 +588,7 @@ def basis_layout(agents: int, rows: int, size: int) -> Layout:
     ))  # fmt: skip
 
 
+@lru_cache(maxsize=32)
 def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
     bound = SCALAR_SUM / agents
     return Layout((
@@ -501,6 +599,7 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
     ))  # fmt: skip
 
 
+@lru_cache(maxsize=32)
 def release_layout(plan: Plan, rows: int) -> Layout:
     size = parameter_count(plan.order, plan.period) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
     return Layout((Block("release", size, RAW),))
@@ -558,6 +657,8 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
     alpha, beta, gamma, theta, occupancy, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
     times = window(plan)
     load, state = np.split(rest, 2)
+    if not 0 <= int(numbers[4]) < len(STATUSES):
+        raise PeerError("the release has a status that is none")
     metrics: dict[str, dict[str, dict[str, float]]] = {}
     for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
         metrics.setdefault(part, {}).setdefault(kind, {})[name] = value

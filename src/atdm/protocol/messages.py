@@ -25,6 +25,7 @@ class Announce(Message, frozen=True):
     plan: Plan
     roster: bytes
     cohorts: tuple[int, ...]
+    attempt: int = 0  # counts up from run to run, so that a new run is told from a late copy of an old announcement
 
 
 class Keys(Message, frozen=True):
@@ -76,7 +77,7 @@ class Finished(Message, frozen=True):
 class Abort(Message, frozen=True):
     """The run ended without a result."""
 
-    run: bytes
+    run: bytes  # its id, or the hash of its announcement while it has none
     reason: str
 
 

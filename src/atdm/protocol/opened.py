@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.crypto.keys import TAG_BYTES, check_tag, derive, digest, tag
+from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, check_tag, derive, digest, tag
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES, FloatArray, UInt64Array
 from atdm.errors import PeerError, RunAborted
@@ -107,19 +107,22 @@ class OpenPart(Part):
         ask = expect(message, Ask)
         if ask.step != self.step or self._seed:
             raise PeerError(f"question of step {ask.step} at step {self.step}: ignored")
-        self.context = digest("open context", self.context, encode(ask))
-        numbers = np.frombuffer(ask.values, dtype="<f8").astype(np.float64)
+        numbers = read_numbers(ask.values)
         answer = self.reply(ask.what, numbers)
+        part = self._part_of(ask.what, numbers) if answer is None else None
+        self.context = digest("open context", self.context, encode(ask))  # not before the question is known to be one
         if answer is not None:
             self.step += 1
             return [Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
-        return [self._mask(ask, *self._part_of(ask.what, numbers))]
+        return [self._mask(ask, *part)] if part is not None else []
 
     def _part_of(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
         if what == "rows":
             missing = positions(self.own.readings.time, window(self.plan)) < 0
             return rows_layout(self.plan), {"missing": missing.astype(float)}
         if what == "load":
+            if len(numbers) != self.plan.length:
+                raise PeerError(f"asked for {len(numbers)} rows of a window of {self.plan.length}: ignored")
             self.kept = window(self.plan)[numbers == 0]
             at = positions(self.own.readings.time, self.kept)
             if (at < 0).any():
@@ -165,6 +168,14 @@ class OpenPart(Part):
                 check_tag(self.session.receipt_key(peer), tags[TAG_BYTES * i : TAG_BYTES * (i + 1)], self.context, peer)
         except PeerError:
             raise RunAborted("a receipt is of another question: not everybody was asked this, no consent") from None
+
+
+def read_numbers(data: bytes) -> FloatArray:
+    """Finite numbers as they came over the wire."""
+    numbers = np.frombuffer(data, dtype="<f8").astype(np.float64) if len(data) % WORD_BYTES == 0 else None
+    if numbers is None or not np.isfinite(numbers).all():
+        raise PeerError(f"{len(data)} bytes that are no finite numbers: ignored")
+    return numbers
 
 
 def self_nonce(step: int) -> bytes:
@@ -217,6 +228,8 @@ class OpenDesk(Desk):
         except StopIteration as stop:
             self.outcome, self.finished = stop.value, True
             return [Outgoing(None, encode(Finished(run=self.run.id)))]
+        except np.linalg.LinAlgError:
+            raise RunAborted("the totals do not determine the model: use a longer window or a larger ridge") from None
         self._step += 1
         self._pile = Pile(self.run.agents, self._step)
         self._tags: dict[int, bytes] = {}
@@ -240,7 +253,10 @@ class OpenDesk(Desk):
             raise PeerError("answer to another question: ignored")
         if sender in self._answers:
             raise RunAborted("an agent sent two different answers to one question")
-        self._answers[sender] = np.frombuffer(answer.values, dtype="<f8").astype(np.float64)
+        try:
+            self._answers[sender] = read_numbers(answer.values)
+        except PeerError as error:
+            raise RunAborted(str(error)) from None
         if len(self._answers) < self.run.agents:
             return []
         return self._go_on([self._answers[i] for i in range(self.run.agents)])
@@ -252,9 +268,9 @@ class OpenDesk(Desk):
         expected = (self._question.layout.words - floats) * WORD_BYTES
         if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
             raise PeerError(f"an agent sent {len(message.words)} bytes where {expected} are expected: ignored")
+        complete = self._pile.add(sender, message.step, message.phase, message.words)
         if floats:
             self._float_total = getattr(self, "_float_total", 0.0) + np.frombuffer(message.words, dtype="<f8")
-        complete = self._pile.add(sender, message.step, message.phase, message.words)
         self._tags[sender] = message.tags
         if not complete:
             return []
@@ -275,6 +291,8 @@ class OpenDesk(Desk):
             raise PeerError("consent to another question: ignored")
         if sender in self._seeds:
             raise RunAborted("an agent sent two different consents")
+        if self.run.plan.masks == "ring" and len(message.seed) != KEY_BYTES:
+            raise RunAborted(f"an agent consented with {len(message.seed)} bytes, which are no seed: no total")
         self._seeds[sender] = message.seed
         if len(self._seeds) < self.run.agents or not isinstance(self._question, Sum):
             return []

@@ -25,11 +25,14 @@ from atdm.kernel.rotation import Upload, rotated_ones, unrotate
 from atdm.kernel.weights import solve_ones
 from atdm.protocol.desk import Outcome
 from atdm.protocol.opened import TEMP_BOUND, Collect, OpenDesk, OpenPart, Script, Sum
+from atdm.protocol.part import Own
 from atdm.protocol.readings import public_inputs
+from atdm.protocol.session import Session
 from atdm.protocol.sums import OPEN_BUDGET, Layout, fixed
 
 W_MEAN, W_DEVIATION = 0.1, 0.1  # of the entries of W; paper §V
 W_BOUND = 2.0  # 19 standard deviations
+MOST_WEIGHT = 2.0
 ALPHA_BOUND = 4.0  # Σ|α|; a larger filter is not a thermal model
 FILTERED_BOUND = 2.0 * (1 + ALPHA_BOUND) * TEMP_BOUND  # of τ̂ times an entry of W
 
@@ -50,21 +53,23 @@ def transform_layout(agents: int, rows: int) -> Layout:
 class PaperPart(OpenPart):
     """Agent i: s_i = ξ_i x_i, a fresh column W_i every iteration, and ξ_i = W_iᵀ ξ̄."""
 
-    _columns: list[FloatArray]
+    def __init__(self, session: Session, own: Own) -> None:
+        super().__init__(session, own)
+        self._columns: list[FloatArray] = []
 
     def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
         if what == "state":
             if np.isnan(self._weight):
-                self._weight, self._columns = 1.0 / self.agents, []
+                self._weight = 1.0 / self.agents
             return state_layout(self.agents, len(self.kept)), {"state": self._weight * self.x}
         if what == "transform":
-            alpha, rows = numbers[: self.plan.order], numbers[self.plan.order :].astype(np.int64)
-            return self._transform(alpha, rows)
+            return self._transform(numbers[: self.plan.order], numbers[self.plan.order :])
         raise PeerError(f"question {what!r} is not part of paper: ignored")
 
-    def _transform(self, alpha: FloatArray, rows: IntArray) -> tuple[Layout, dict[str, FloatArray]]:
-        if not np.abs(alpha).sum() <= ALPHA_BOUND or not ((rows >= self.plan.order) & (rows < len(self.x))).all():
+    def _transform(self, alpha: FloatArray, wanted: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+        if not np.abs(alpha).sum() <= ALPHA_BOUND or not ((wanted >= self.plan.order) & (wanted < len(self.x))).all():
             raise RunAborted("asked for a filter or for rows that no thermal model needs")
+        rows: IntArray = wanted.astype(np.int64)
         column = normal_words(self.session.seed, self.step, self.agents)
         self._columns.append(column)
         filtered = self.x[rows] - sum(a * self.x[rows - m] for m, a in enumerate(alpha, 1))
@@ -83,7 +88,7 @@ class PaperPart(OpenPart):
         if not 0 <= iteration < len(self._columns):
             raise PeerError("weights of an iteration that was not: ignored")
         self._weight = float(self._columns[iteration] @ numbers[1:])
-        if not abs(self._weight) <= 2.0:
+        if not abs(self._weight) <= MOST_WEIGHT:
             raise RunAborted("asked for a weight no aggregate state has")
         return np.array([self._weight])
 
@@ -186,6 +191,8 @@ class PaperDesk(OpenDesk):
         if any(answer.shape != (1,) for answer in answers):
             raise RunAborted("an agent returned something else than its weight")
         weights = np.concatenate(answers)
+        if not (np.abs(weights) <= MOST_WEIGHT).all():
+            raise RunAborted("an agent returned a weight no aggregate state has")
         self.notebook.write("weights", bar, "bar")
         self.notebook.write("weights", weights, "xi")
         return weights

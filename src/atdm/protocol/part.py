@@ -11,6 +11,7 @@ from atdm.protocol.messages import Message, ToAgent
 from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session
+from atdm.protocol.store import Memory
 
 T = TypeVar("T")
 
@@ -37,9 +38,13 @@ class Own:
     weather: Weather
     rules: Rules
     secret: bytes  # long-term; the dither comes from it
-    exposure: Exposure
+    memory: Memory  # what outlives a run
     notebook: Notebook
     host: Host = field(default_factory=Host)
+
+    @property
+    def exposure(self) -> Exposure:
+        return self.memory.exposure
 
     def __repr__(self) -> str:
         return "Own(…)"
@@ -65,6 +70,10 @@ class Part(ABC):
     @abstractmethod
     def receive(self, message: ToAgent) -> list[Message]:
         """PeerError: the message does not belong here and changed nothing. RunAborted: it ends the run."""
+
+    def remember(self) -> None:
+        """At the end of a run, however it ended: put what later runs can use into the agent's memory."""
+        return
 
     @abstractmethod
     def largest(self) -> int:

@@ -14,6 +14,7 @@ MaskName = Literal["ring", "float"]
 
 VERSION = 1
 PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
+MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more
 LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol
 
 
@@ -56,6 +57,10 @@ def check_plan(plan: Plan) -> None:
     need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
     need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 5e-5")
     need(plan.length > plan.order, f"window of {plan.length} rows for order {plan.order}: give a longer window")
+    need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
+    end = abs(plan.start) + plan.length * plan.step_seconds
+    need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
+    need(plan.period <= plan.length, f"season of {plan.period} steps in {plan.length} rows: give a longer window")
     if plan.nonnegative == "exact" and plan.protocol == "paper":
         raise UsageError("nonnegative='exact' is not possible under paper: the transformed problem hides which weight "
                          "is whose; use 'ridge' or False, or protocol plain or moments")  # fmt: skip

@@ -9,6 +9,7 @@ from atdm.protocol.messages import Finished, Masked, Secret, Secrets, ToAggregat
 from atdm.protocol.readings import Weather
 from atdm.protocol.session import Run
 
+MOST_STORED = 64  # directions of an earlier run, at most
 BOX_BYTES = 48  # a 32-byte secret and its tag
 
 
@@ -25,6 +26,7 @@ class BlindDesk(Desk):
     def largest(self) -> int:
         plan = self.run.plan
         largest_sum = 2 * rows_layout(plan).words + 4 * plan.period + 4096  # words: rows, or the release
+        largest_sum += min(self.run.agents, MOST_STORED) * plan.length  # or stored directions over new rows
         return max(BOX_BYTES * self.run.agents, ring.WORD_BYTES * largest_sum)
 
     def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
@@ -39,6 +41,8 @@ class BlindDesk(Desk):
         if pile.phase == Phase.RELEASE:
             return self._open(pile)
         self._sums += pile.phase == Phase.BASIS
+        if pile.phase == Phase.EXTEND:
+            self._sums += -(-len(pile.total) // self.run.plan.length)  # as many totals as it would fill
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=ring.to_bytes(pile.total))))]
 
     def _pass_on(self, sender: int, message: Secrets) -> list[Outgoing]:
@@ -60,7 +64,7 @@ class BlindDesk(Desk):
             raise RunAborted("the release has an impossible length")
         try:
             released = unpack_release(plan, layout.decode(pile.total, self.run.agents)["release"])
-        except (PeerError, ValueError, IndexError):
+        except (PeerError, ValueError, IndexError, OverflowError):
             raise RunAborted("the release does not open: somebody saw another run, or did not consent") from None
         estimate, c = released.estimate, released.estimate.coefficients
         self.notebook.write("load total", released.load)

@@ -1,6 +1,6 @@
 """Who takes part: identities, owners and cohorts, signed by an enrolment authority that is not the aggregator."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -36,6 +36,10 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return i
         raise PeerError("this agent is not in the roster: ask the enrolment authority for the current one")
 
+    def has_cohorts(self, cohorts: Sequence[int]) -> bool:
+        """Whether these are cohorts of this roster, each once, in order."""
+        return len(cohorts) > 0 and list(cohorts) == sorted(set(cohorts) & {m.cohort for m in self.members})
+
     def restrict(self, cohorts: set[int]) -> "Roster":
         """The part of the roster in whole cohorts. The signature stays that of the full roster (see `check`)."""
         return msgspec.structs.replace(self, members=tuple(m for m in self.members if m.cohort in cohorts))
@@ -48,9 +52,11 @@ def assign_cohorts(owners: Sequence[str]) -> dict[str, int]:
     return {owner: i % cohorts for i, owner in enumerate(distinct)}
 
 
-def sign_roster(authority: SigningKey, members: Sequence[tuple[str, str, bytes]]) -> Roster:
-    """Enrol (name, owner, identity key) triples."""
-    cohorts = assign_cohorts([owner for _, owner, _ in members])
+def sign_roster(
+    authority: SigningKey, members: Sequence[tuple[str, str, bytes]], cohorts: Mapping[str, int] | None = None
+) -> Roster:
+    """Enrol (name, owner, identity key) triples; cohorts (owner → number) are assigned unless given."""
+    cohorts = assign_cohorts([owner for _, owner, _ in members]) if cohorts is None else cohorts
     entries = tuple(
         sorted(
             (Member(name=n, owner=o, cohort=cohorts[o], identity=key) for n, o, key in members),
@@ -69,11 +75,23 @@ def check_distinct(members: Sequence[Member]) -> None:
             raise UsageError(f"two agents of the roster share one {what}: enrol each agent once")
 
 
+def check_cohorts(members: Sequence[Member]) -> None:
+    """Two runs differ by whole cohorts, so a cohort must hide its owners, and an owner must not be in two."""
+    owners: dict[int, set[str]] = {}
+    for member in members:
+        owners.setdefault(member.cohort, set()).add(member.owner)
+    if sum(len(group) for group in owners.values()) != len({member.owner for member in members}):
+        raise PeerError("an owner has agents in two cohorts of the roster: ask the enrolment authority for a new one")
+    if len(owners) > 1 and min(len(group) for group in owners.values()) < COHORT_OWNERS:
+        raise PeerError(f"a cohort of the roster has fewer than {COHORT_OWNERS} owners: ask for a new one")
+
+
 def check_roster(roster: Roster, authority: bytes) -> None:
     """Signed by the authority this agent pinned at enrolment, everybody once, in order."""
     if roster.authority != authority:
         raise PeerError("roster of another enrolment authority: get the roster from the one this agent was enrolled by")
     verify(authority, roster.signature, "roster", roster.hash())
     check_distinct(roster.members)
+    check_cohorts(roster.members)
     if list(roster.members) != sorted(roster.members, key=lambda member: member.identity):
         raise PeerError("roster is not in the order of its keys: ask the enrolment authority for a new one")

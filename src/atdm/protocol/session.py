@@ -49,6 +49,11 @@ def _graph(agents: int, seed: bytes) -> Graph:
     return Graph.build(agents, seed)
 
 
+def announce_hash(announce: Announce) -> bytes:
+    """What a run is called before its keys give it an id."""
+    return digest("announce", encode(announce))
+
+
 def make_ready(identity: SigningKey, announce: Announce, seed: bytes) -> tuple[Ready, ExchangeKey]:
     """An agent's answer to an announcement; all its randomness of the run comes from `seed`."""
     fresh, exchange = derive(seed, "nonce"), ExchangeKey(derive(seed, "exchange"))

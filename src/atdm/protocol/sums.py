@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Layout:
 
     @property
     def words(self) -> int:
-        return sum(block.words for block in self.blocks) + 1
+        return _places(self)[-1] + 1
 
     def hash(self) -> bytes:
         """For the mask nonce: names, sizes, bits and bounds."""
@@ -57,12 +58,11 @@ class Layout:
 
     def encode(self, values: Mapping[str, FloatArray]) -> UInt64Array:
         """One agent's words; a field it does not fill in is zero."""
-        words = np.zeros(self.words, dtype=np.uint64)
-        position = 0
-        for block in self.blocks:
+        places = _places(self)
+        words = np.zeros(places[-1] + 1, dtype=np.uint64)
+        for block, start, stop in zip(self.blocks, places, places[1:], strict=False):
             if block.name in values:
-                words[position : position + block.words] = _encode(block, values[block.name])
-            position += block.words
+                words[start:stop] = _encode(block, values[block.name])
         words[-1] = 1
         return words
 
@@ -70,11 +70,17 @@ class Layout:
         """The fields of a total; refuses one that is not the sum of `agents` encodings."""
         if int(total[-1]) != agents:
             raise PeerError(f"the count word is not {agents}: masks did not cancel, somebody saw another run; no total")
-        found, position = {}, 0
-        for block in self.blocks:
-            found[block.name] = _decode(block, total[position : position + block.words], agents)
-            position += block.words
-        return found
+        places = _places(self)
+        return {
+            block.name: _decode(block, total[start:stop], agents)
+            for block, start, stop in zip(self.blocks, places, places[1:], strict=False)
+        }
+
+
+@lru_cache(maxsize=64)
+def _places(layout: Layout) -> tuple[int, ...]:
+    """Where each field starts, and where the last one ends."""
+    return tuple(accumulate((block.words for block in layout.blocks), initial=0))
 
 
 @lru_cache(maxsize=64)

@@ -45,7 +45,7 @@ def run(
             if tap is not None:
                 tap("aggregator", agents[i].name, data)
             start = perf_counter()
-            answers = _received(agents[i], data)
+            answers = received(agents[i], data)
             traffic.seconds[i] += perf_counter() - start
             traffic.bytes_down[i] += len(data)
             replies += [(i, answer) for answer in answers]
@@ -56,7 +56,7 @@ def run(
             if tap is not None:
                 tap(agents[i].name, "aggregator", answer)
             start = perf_counter()
-            inbox += _received(aggregator, i, answer)
+            inbox += received(aggregator, i, answer)
             traffic.seconds_aggregator += perf_counter() - start
         if progress is not None and replies:
             progress(f"message {traffic.messages_up[-1]} of every agent")
@@ -70,7 +70,7 @@ def run(
     return traffic
 
 
-def _received(party: Any, *message: Any) -> Any:
+def received(party: Any, *message: Any) -> Any:
     """What a party answers; a message that does not belong changed nothing, e.g. a refusal of a run that is over."""
     try:
         return party.receive(*message)
