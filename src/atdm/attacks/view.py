@@ -1,0 +1,74 @@
+"""What an adversary holds: public knowledge, what the parties on its side saw, and those parties' own data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from atdm.kernel.design import REFERENCE_TEMP, FloatArray, Inputs, IntArray, lagged_rows
+from atdm.kernel.rotation import Upload
+from atdm.protocol.ledger import Seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Public:
+    """Known to everybody once the load total is."""
+
+    agents: int  # K
+    order: int  # M
+    inputs: Inputs  # load total, weather, season and segments, over the rows of the fit
+
+    @property
+    def train(self) -> int:
+        return self.inputs.train
+
+    def filter_rows(self) -> IntArray:
+        """Rows at which τ̂ is uploaded."""
+        return lagged_rows(self.inputs.segment, self.order, 0, self.train)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colluder:
+    """An agent on the adversary's side, with everything of its own."""
+
+    place: int  # in the order of the roster
+    series: FloatArray  # its temperature, centred at the reference [K]
+    directions: FloatArray = field(default_factory=lambda: np.empty(0))  # its row q_i of the basis (blind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    public: Public
+    seen: Sequence[Seen]
+    colluders: tuple[Colluder, ...] = ()
+
+    def values(self, what: str, label: str = "") -> list[FloatArray]:
+        return [s.value for s in self.seen if s.what == what and s.label == label]
+
+    def states(self) -> list[FloatArray]:
+        """s of every iteration, centred. [K]"""
+        return [value - REFERENCE_TEMP for value in self.values("state")]
+
+    def uploads(self) -> list[Upload]:
+        """D1, d2, D2 and α of every transformed SP_II (`paper`)."""
+        gram, ones, series = (self.values("masked transform", name) for name in ("D1", "d2", "D2"))
+        alphas = self.values("coefficients", "alpha")
+        return [Upload(*parts) for parts in zip(alphas, gram, ones, series, strict=True)]
+
+    def totals(self) -> FloatArray:
+        """V, N × j (`blind`, seen by agents), less what the colluders put in themselves. [K]"""
+        totals = self.values("basis total")
+        if not totals:
+            return np.empty((len(self.public.inputs), 0))
+        series = np.column_stack(totals)
+        for colluder in self.colluders:
+            used = colluder.directions[: series.shape[1]]
+            series[:, : len(used)] -= np.outer(colluder.series, used)
+        return series
+
+    def public_series(self) -> FloatArray:
+        """Released or public series: the last s, h, outdoor temperature and solar, N × up to 4."""
+        inputs = self.public.inputs
+        states = self.states()
+        columns = [inputs.load, inputs.outdoor, inputs.solar]
+        return np.column_stack(states[-1:] + columns)
