@@ -1,0 +1,443 @@
+"""Where files, roles and NATS meet: an agent beside its data, and the aggregator that asks for the model.
+
+The roles are those of a simulation (run.py); here each is a process of its own, time passes, and others fail.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from atdm.crypto.keys import digest
+from atdm.data import read_cluster
+from atdm.data.clock import commonest_step
+from atdm.data.tables import Format, read_weather, weather_faults
+from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.messages import OVERHEAD
+from atdm.protocol.part import Host
+from atdm.protocol.plan import Plan
+from atdm.protocol.readings import Readings, Weather, seconds, timestamps
+from atdm.protocol.roster import Roster
+from atdm.protocol.rules import Rules
+from atdm.run import Cost, Fit, collect, plan_over, warnings_of
+from atdm.transport.disk import Disk, lock
+from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
+from atdm.transport.frames import STREAM_BYTES
+from atdm.transport.nats import AgentLink, Door, Hub
+
+DEADLINE = 72 * 3600.0  # s that agents may take to answer a message; DESIGN §5.4
+FAREWELL = 5.0  # s the aggregator stays to see that everybody heard the end
+SETUP_POSTS = 2  # the announcement and the keys
+
+Say = Callable[[str], None]
+
+
+# Agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFiles:
+    """Where one agent keeps its things."""
+
+    identity: Path  # folder made by `atdm enroll agent`
+    data: Path  # its own readings
+    state: Path | None = None  # what it must not forget; beside its keys unless given
+
+
+@dataclass(slots=True)
+class Seat:
+    """An agent that is ready to be connected."""
+
+    agent: Agent
+    keys: AgentKeys
+    _lock: BinaryIO = field(repr=False)
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def seat_agent(
+    files: AgentFiles,
+    roster: Path,
+    weather: Path,
+    rules: Rules,
+    *,
+    declared: Format | None = None,
+    signed_weather: Path | None = None,
+    host: Host | None = None,
+) -> Seat:
+    """Check everything that can be checked before anything is sent."""
+    declared = Format() if declared is None else declared
+    keys = read_agent(files.identity)
+    readings, sky = read_own(files.data, weather, keys.name, declared), weather_from(weather, declared)
+    if signed_weather is not None:
+        check_weather(signed_weather, sky, keys.pinned.authority)
+    state = files.identity / "state" if files.state is None else files.state
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
+    held = lock(state)
+    try:
+        agent = Agent(
+            identity=keys.identity,
+            secret=keys.secret,
+            roster=read_roster(roster, keys.pinned.authority),
+            authority=keys.pinned.authority,
+            readings=readings,
+            weather=sky,
+            rules=rules,
+            random_bytes=os.urandom,
+            store=Disk(state / "journal"),
+            host=host,
+        )
+    except BaseException:
+        held.close()
+        raise
+    return Seat(agent, keys, held)
+
+
+def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
+    """The readings in one agent's own file, under the rules every file is read by."""
+    cluster = read_cluster(
+        data, weather, timezone=declared.timezone, sort=declared.sort, delimiter=declared.delimiter,
+        decimal=declared.decimal,
+    )  # fmt: skip
+    if cluster.agents != (name,):
+        found = ", ".join(cluster.agents[:3])
+        raise DataError(f"{data}: holds readings of {found}; this identity is {name}'s: give its own file alone")
+    return Readings(
+        seconds(cluster.time), cluster.temperature[name].to_numpy(float), cluster.load[name].to_numpy(float)
+    )
+
+
+def weather_from(path: Path, declared: Format | None = None) -> Weather:
+    """All complete rows of a weather file; its hash is in the plan, so every party must hold the same rows."""
+    table = read_weather(path, Format() if declared is None else declared)
+    for fault in weather_faults(table):
+        raise DataError(fault.text)
+    rows = table.readings.dropna()
+    return Weather(
+        seconds(pd.DatetimeIndex(rows.index)),
+        rows["outdoor_temp_c"].to_numpy(float),
+        rows["solar_w_m2"].to_numpy(float) / 1000.0,  # W/m² -> kW/m²
+    )
+
+
+def agent_files(identities: Sequence[Path], data: Sequence[Path], states: Sequence[Path]) -> list[AgentFiles]:
+    """One agent for each identity, with the data file (and state folder) at the same place of its list."""
+    if len(data) != len(identities) or len(states) not in (0, len(identities)):
+        raise UsageError(f"{len(identities)} identities and {len(data)} data files: give one file for each identity")
+    folders: Sequence[Path | None] = states or [None] * len(identities)
+    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, data, folders, strict=True)]
+
+
+def serve_files(
+    files: Sequence[AgentFiles],
+    roster: Path,
+    weather: Path,
+    rules: Rules,
+    servers: Sequence[str],
+    say: Say,
+    *,
+    declared: Format,
+    signed_weather: Path | None = None,
+) -> None:
+    """`atdm agent`: agents of one process share what follows from public values alone (Host)."""
+    with contextlib.ExitStack() as held:
+        host, seats = Host(), []
+        for file in files:
+            seat = seat_agent(
+                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host
+            )
+            held.callback(seat.close)
+            agent = seat.agent
+            say(f"{agent.name}: {agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents")
+            seats.append(seat)
+        serve(seats, servers, say)
+
+
+def serve(seats: Sequence[Seat], servers: Sequence[str], say: Say) -> None:
+    """Be there for every run until told to stop (SIGTERM, SIGINT)."""
+    asyncio.run(_serve(seats, tuple(servers), say))
+
+
+async def _serve(seats: Sequence[Seat], servers: tuple[str, ...], say: Say) -> None:
+    stop = asyncio.Event()
+    with on_signal(stop.set):
+        links = [link_agent(seat, servers, say) for seat in seats]
+        tasks = [asyncio.create_task(link.run()) for link in links]
+        tasks.append(asyncio.create_task(_wait(stop)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+    say("stopped")
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def link_agent(seat: Seat, servers: tuple[str, ...], say: Say) -> AgentLink:
+    agent, keys = seat.agent, seat.keys
+
+    def answer(_slot: int, message: bytes) -> list[bytes] | None:
+        try:
+            replies = agent.receive(message)
+        except PeerError as error:
+            say(f"{agent.name}: was sent {describe(message)}; sent nothing ({error})")
+            return None
+        sent = ", ".join(describe(reply) for reply in replies) or "nothing"
+        say(f"{agent.name}: was asked {describe(message)}; sent {sent}")
+        return replies
+
+    door = Door(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
+    return AgentLink(door, keys.pinned.authority, keys.identity.public, answer)
+
+
+def describe(data: bytes) -> str:
+    """A message by name and size, for people; of its values only the plan, which is public, and reasons."""
+    try:
+        message: dict[str, Any] = msgspec.msgpack.decode(data)
+        kind = str(message["type"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        return f"something unreadable, {len(data)} bytes"
+    detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
+    if kind == "Announce":
+        detail = describe_plan(msgspec.convert(message["plan"], Plan))
+    elif kind in ("Abort", "Refuse"):
+        detail = f"({message['reason']})"
+    return " ".join(part for part in (kind, detail) if part) + f", {len(data)} bytes"
+
+
+def describe_plan(plan: Plan) -> str:
+    first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    return (
+        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}, {plan.length} rows "
+        f"from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC)"
+    )
+
+
+# Aggregator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Who the aggregator is, whom it asks, and how long it waits."""
+
+    identity: Path  # folder made by `atdm enroll aggregator`
+    roster: Path
+    servers: tuple[str, ...]
+    wait: float = DEADLINE  # s for agents to gather
+    deadline: float = DEADLINE  # s for agents to answer a message
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A fit by parties of their own, and how long its rounds took."""
+
+    fit: Fit
+    round_seconds: tuple[float, ...]  # key set-up apart
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fit.as_dict, the rounds, and a digest of every released number for comparisons to the last bit."""
+        rounds = {
+            "count": len(self.round_seconds),
+            "median_seconds": median(self.round_seconds) if self.round_seconds else None,
+            "slowest_seconds": max(self.round_seconds, default=None),
+        }
+        return {**self.fit.as_dict(), "rounds": rounds, "released": released_digest(self.fit)}
+
+
+def released_digest(fit: Fit) -> str:
+    """One hash over the model, the metrics, h and s as the aggregator got them."""
+    model = fit.model.coefficients
+    metrics = [v for part in fit.metrics.values() for kind in part.values() for v in kind.values()]
+    arrays = [
+        model.alpha, model.beta, model.gamma, model.theta, model.occupancy, fit.state.to_numpy(), fit.load.to_numpy(),
+        np.array([*metrics, fit.rss, fit.ridge, fit.solver_residual, fit.iterations], dtype=float),
+    ]  # fmt: skip
+    return digest("released", *(np.asarray(a, dtype="<f8").tobytes() for a in arrays)).hex()
+
+
+def plan_from(
+    weather: Path, protocol: Any, *, declared: Format, start: str | None, end: str | None, **options: Any
+) -> tuple[Plan, Weather]:
+    """A plan over the window of a weather file, or part of it, and that weather."""
+    sky = weather_from(weather, declared)
+    stamps = timestamps(sky.time)
+    step = pd.Timedelta(seconds=commonest_step(np.diff(sky.time)))
+    first = stamps[0] if start is None else _stamp(start, declared, "--start")
+    last = stamps[-1] if end is None else _stamp(end, declared, "--end")
+    if not stamps[0] <= first < last <= stamps[-1]:
+        raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
+    return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
+
+
+def _stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
+    try:
+        time = pd.Timestamp(text)
+        return time.tz_convert("UTC") if time.tzinfo else time.tz_localize(declared.timezone or "UTC").tz_convert("UTC")
+    except (ValueError, TypeError):
+        raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
+
+
+def aggregate(post: Post, plan: Plan, weather: Weather, say: Say) -> Deployed:
+    """Gather the agents, run the protocol with them, and keep what they release."""
+    nkey, pinned = read_aggregator(post.identity)
+    roster = read_roster(post.roster, pinned.authority)
+    door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
+    return asyncio.run(_aggregate(post, door, roster, plan, weather, say))
+
+
+async def _aggregate(post: Post, door: Door, roster: Roster, plan: Plan, weather: Weather, say: Say) -> Deployed:
+    this = asyncio.current_task()
+    with on_signal(lambda: this.cancel() if this is not None else None):
+        conductor = Conductor(post, door, roster, plan, weather, say)
+        async with conductor.hub:
+            return await conductor.run()
+
+
+class Conductor:
+    """One run as the aggregator sees it: messages in and out of the role, by the clock."""
+
+    def __init__(self, post: Post, door: Door, roster: Roster, plan: Plan, weather: Weather, say: Say) -> None:
+        self.post, self.roster, self.plan, self.weather, self.say = post, roster, plan, weather, say
+        self.hub = Hub(door, roster.authority, os.urandom(STREAM_BYTES), self._limit)
+        self.role: Aggregator | None = None
+        self.seconds_aggregator = 0.0
+        self.posted: list[float] = []  # when messages went out  [s, monotonic]
+
+    def _limit(self) -> int:
+        """Bytes of the largest answers: a leader sends two messages at once."""
+        desk = self.role.desk if self.role is not None else None
+        return 2 * ((desk.largest() if desk is not None else 0) + OVERHEAD)
+
+    async def run(self) -> Deployed:
+        try:
+            role = self.role = await self._gather()
+        except asyncio.CancelledError:
+            raise RunAborted("the aggregator was stopped before a run began") from None
+        self.hub.begin([member.identity for member in role.members])
+        try:
+            await self._send(role.start())
+            while role.state in (State.GATHERING, State.RUNNING):
+                await self._step(role)
+        except asyncio.CancelledError:
+            await self.hub.post(role.abort("the aggregator was stopped"))
+        ended = time.monotonic()
+        await self._farewell()
+        if role.state is not State.DONE or role.desk is None or role.desk.outcome is None:
+            raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
+        fit = collect(
+            self.plan, role.desk.outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
+            cost=self._cost(role.desk.outcome.sums, ended),
+            notes=warnings_of(self.plan, role.desk.outcome, len(role.members)),
+        )  # fmt: skip
+        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
+        return Deployed(fit, tuple(rounds.tolist()))
+
+    async def _gather(self) -> Aggregator:
+        """Wait for everybody; when the time is over, go on with the cohorts that are complete."""
+        wanted = {member.identity.hex() for member in self.roster.members}
+        self.say(f"waiting for {len(wanted)} agents")
+        await self.hub.gather(wanted, self.post.wait, lambda n: self.say(f"joined {n} of {len(wanted)} agents"))
+        missing = [m for m in self.roster.members if m.identity.hex() not in self.hub.present]
+        cohorts = {m.cohort for m in self.roster.members} - {m.cohort for m in missing}
+        if not cohorts:
+            raise RunAborted(
+                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and no cohort is "
+                "complete without them: start these agents, or wait longer"
+            )
+        if missing:
+            self.say(f"going on without the cohorts of {_listed([m.name for m in missing])}")
+        attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
+        return Aggregator(plan=self.plan, roster=self.roster, cohorts=cohorts, weather=self.weather, attempt=attempt)
+
+    async def _send(self, batch: Sequence[tuple[int | None, bytes]]) -> None:
+        self.posted.append(time.monotonic())
+        await self.hub.post(batch)
+
+    async def _step(self, role: Aggregator) -> None:
+        """Take one agent's answers; end the run when somebody is silent for too long."""
+        left = self.posted[-1] + self.post.deadline - time.monotonic()
+        try:
+            agent, slot, answers = await self.hub.next_answers(left)
+        except TimeoutError:
+            silent = _listed([role.members[i].name for i in self.hub.silent()] or ["somebody"])
+            await self._send(role.abort(f"no answer from {silent} within {self.post.deadline:g} s"))
+            return
+        if answers is None:
+            await self._send(role.abort(f"agent {role.members[agent].name} does not know this run, it was restarted"))
+            return
+        began = time.perf_counter()
+        batch: list[tuple[int | None, bytes]] = []
+        try:
+            for answer in answers:
+                batch += role.receive(agent, answer)
+            self.hub.accept(agent, answers)
+        except PeerError as error:
+            self.say(f"ignored {sum(map(len, answers))} bytes from {role.members[agent].name}: {error}")
+            self.hub.reject(agent, slot)
+        self.seconds_aggregator += time.perf_counter() - began
+        if batch:
+            await self._send(batch)
+
+    async def _farewell(self) -> None:
+        """Stay until everybody heard the end, but not long."""
+        end = time.monotonic() + FAREWELL
+        with contextlib.suppress(TimeoutError, PeerError, RunAborted):
+            while self.hub.silent() and (left := end - time.monotonic()) > 0:
+                await self.hub.next_answers(left)
+
+    def _cost(self, sums: int, ended: float) -> Cost:
+        others = self.hub.peers[1:]  # the leader apart
+        begun = self.posted[SETUP_POSTS]
+        return Cost(
+            rounds=int(median(peer.messages_up for peer in others)),
+            sums=sums,
+            bytes_up_per_agent=int(median(peer.bytes_up for peer in others)),
+            bytes_down_per_agent=int(median(peer.bytes_down for peer in others)),
+            seconds_per_agent=None,  # theirs to know
+            seconds_aggregator=self.seconds_aggregator,
+            setup_seconds=begun - self.posted[0],
+            seconds=ended - begun,
+        )
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@contextlib.contextmanager
+def on_signal(act: Callable[[], object]) -> Any:
+    """Call `act` on SIGTERM and SIGINT instead of dying."""
+    loop = asyncio.get_running_loop()
+    held = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, or Windows
+            loop.add_signal_handler(number, act)
+            held.append(number)
+    try:
+        yield
+    finally:
+        for number in held:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,340 @@
+"""The whole deployment on one machine: enrolment, a NATS server, a file per agent, processes of their own; beside it
+the same fit in one process, with the same keys, to compare every released number with.
+
+Dither comes from the agents' long-term secrets and nothing else in `blind` or `moments` is random in the answer, so
+with the same secrets both must agree to the last bit. `paper` draws fresh transforms and agrees to about 1e-8.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from atdm.data import Cluster
+from atdm.data.tables import Format
+from atdm.deploy import Deployed, Say, describe_plan, plan_from, read_own, weather_from
+from atdm.errors import RunAborted, UsageError
+from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.part import Host
+from atdm.protocol.plan import Plan, ProtocolName
+from atdm.protocol.rules import Rules, check_agents
+from atdm.run import SHARED_HOST_ABOVE, Cost, collect
+from atdm.transport import local
+from atdm.transport.enrolment import (
+    create_agent,
+    create_aggregator,
+    create_authority,
+    create_roster,
+    folder_name,
+    read_agent,
+    read_roster,
+)  # fmt: skip
+from atdm.transport.server import LocalServer
+
+AGENTS_PER_PROCESS = 8
+WAIT = 600.0  # s for processes to start and for each answer: more means that something hangs
+ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the deployment gave, what one process gives, and the files the aggregator wrote."""
+
+    deployed: dict[str, Any]
+    in_process: dict[str, Any]
+    files: dict[str, bytes]
+    processes: int
+
+    @property
+    def identical(self) -> bool:
+        return bool(self.deployed["released"] == self.in_process["released"])
+
+    @property
+    def difference(self) -> float:
+        """Largest difference of a coefficient, relative to the largest of its kind."""
+        worst = 0.0
+        for kind in ("alpha", "beta", "gamma", "theta", "occupancy"):
+            a, b = (np.asarray(d["model"][kind], dtype=float) for d in (self.deployed, self.in_process))
+            worst = max(worst, float(np.abs(a - b).max() / np.abs(b).max()))
+        return worst
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self.deployed,
+            "processes": self.processes,
+            "in_process": {
+                "identical": self.identical,
+                "difference": self.difference,
+                "released": self.in_process["released"],
+                "model": self.in_process["model"],
+                "cost": self.in_process["cost"],
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The folder of a rehearsal, with everything enrolled and every file in its place."""
+
+    folder: Path
+    names: tuple[str, ...]
+    weather: Path
+    declared: Format
+    rules: Rules
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
+
+    @property
+    def roster(self) -> Path:
+        return self.folder / "roster.json"
+
+    def identity(self, name: str) -> Path:
+        return self.keys / folder_name(name)
+
+    def data(self, name: str) -> Path:
+        return self.folder / "data" / f"{self.names.index(name)}.parquet"
+
+    def server(self) -> LocalServer:
+        return LocalServer(self.folder / "nats")
+
+    def agents_command(self, names: Sequence[str], url: str) -> list[str]:
+        pairs = [part for n in names for part in ("--identity", str(self.identity(n)), "--data", str(self.data(n)))]
+        own = ["--dither", repr(self.rules.dither), "--least-agents", str(self.rules.least_agents)]
+        return [*_program("agent"), *pairs, "--roster", str(self.roster), *self._weather(), "--nats", url, *own]
+
+    def aggregator_command(self, url: str, plan: Plan, output: Path, *, wait: float = WAIT) -> list[str]:
+        first, last = plan.start, plan.start + (plan.length - 1) * plan.step_seconds
+        season = f"{plan.period * plan.step_seconds}s"
+        return [
+            *_program("aggregator"), "--identity", str(self.keys / "aggregator"), "--roster", str(self.roster),
+            *self._weather(), "--nats", url, "-o", str(output), "--json",
+            "--wait", repr(wait), "--deadline", repr(wait),
+            "--start", pd.Timestamp(first, unit="s", tz="UTC").isoformat(),
+            "--end", pd.Timestamp(last, unit="s", tz="UTC").isoformat(),
+            "--protocol", plan.protocol, "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
+            "--nonnegative", plan.nonnegative, "--tolerance", repr(plan.tolerance),
+            "--solver-tolerance", repr(plan.solver_tolerance), "--train", repr(plan.train),
+            *(["--minimum-norm"] if plan.minimum_norm else []), "--write-anyway",
+        ]  # fmt: skip
+
+    def _weather(self) -> list[str]:
+        d = self.declared
+        zone = ["--timezone", d.timezone] if d.timezone is not None else []
+        options = ["--delimiter", d.delimiter, "--decimal", d.decimal, *(["--sort"] if d.sort else [])]
+        return ["--weather", str(self.weather), *zone, *options]
+
+
+def rehearse(
+    cluster: Cluster,
+    weather: Path,
+    protocol: ProtocolName,
+    say: Say,
+    *,
+    declared: Format | None = None,
+    rules: Rules | None = None,
+    agents_per_process: int = AGENTS_PER_PROCESS,
+    **options: Any,
+) -> Rehearsal:
+    """Enrol, start everything, fit, compare, and take everything down again, however it ends."""
+    if agents_per_process < 1:
+        raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
+    if protocol == "plain":
+        raise UsageError("--protocol plain: agents do not offer it; choose blind, moments or paper")
+    rules = Rules() if rules is None else rules
+    check_agents(len(cluster.agents), protocol, rules)
+    with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-") as name:
+        say(f"enrolling {len(cluster.agents)} agents")
+        stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules)
+        plan = plan_of(stage, cluster, protocol, **options)
+        say(f"plan {describe_plan(plan)}")
+        groups = [cluster.agents[i : i + agents_per_process] for i in range(0, len(cluster.agents), agents_per_process)]
+        with stage.server() as server, running(stage, groups, server.url) as agents:
+            say(f"NATS server on {server.url}, {len(groups)} processes with up to {agents_per_process} agents each")
+            deployed = _run_aggregator(stage, server.url, plan, agents)
+        say("the same in one process")
+        alone = _in_process_apart(stage, plan)
+        out = stage.folder / "out"
+        files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+        return Rehearsal(deployed, alone, files, len(groups) + 2)
+
+
+def set_up(folder: Path, cluster: Cluster, weather: Path, declared: Format, rules: Rules) -> Stage:
+    """Keys, roster, server configuration and data files, as the parties would have them."""
+    stage = Stage(folder, cluster.agents, weather.resolve(), declared, rules)
+    create_authority(stage.keys, os.urandom, rehearsal=True)
+    create_aggregator(stage.keys, os.urandom, rehearsal=True)
+    (folder / "data").mkdir()
+    for name in cluster.agents:
+        create_agent(stage.keys, name, os.urandom, owner=str(cluster.owner[name]))
+        table = pd.DataFrame({
+            "time": cluster.time, "agent": name, "building": str(cluster.owner[name]),
+            "indoor_temp_c": cluster.temperature[name].to_numpy(), "load_kw": cluster.load[name].to_numpy(),
+        })  # fmt: skip
+        table.to_parquet(stage.data(name))
+    create_roster(stage.keys, stage.roster, ["127.0.0.1", "localhost"])
+    return stage
+
+
+def plan_of(stage: Stage, cluster: Cluster, protocol: ProtocolName, **options: Any) -> Plan:
+    start, end = cluster.time[0].isoformat(), cluster.time[-1].isoformat()
+    plan, _ = plan_from(stage.weather, protocol, declared=stage.declared, start=start, end=end, **options)
+    return plan
+
+
+@contextmanager
+def running(stage: Stage, groups: Sequence[Sequence[str]], url: str) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """The agents' processes; gone when the block is left."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for i, group in enumerate(groups):
+            processes.append(spawn(stage.agents_command(group, url), stage.folder / f"agents-{i}.log"))
+        yield processes
+    finally:
+        stop(processes)
+
+
+def spawn(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment(),
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def stop(processes: Sequence["subprocess.Popen[bytes]"], patience: float = 10.0) -> None:
+    """Ask to stop, then end those that do not."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    end = time.monotonic() + patience
+    for process in processes:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _run_aggregator(
+    stage: Stage, url: str, plan: Plan, agents: Sequence["subprocess.Popen[bytes]"]
+) -> dict[str, Any]:
+    command = stage.aggregator_command(url, plan, stage.folder / "out")
+    with (stage.folder / "aggregator.log").open("wb") as errors:
+        aggregator = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment(),
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        while True:
+            try:
+                printed, _ = aggregator.communicate(timeout=1.0)
+                break
+            except subprocess.TimeoutExpired:
+                for i, process in enumerate(agents):
+                    if process.poll() is not None:
+                        why = _last_line(stage.folder / f"agents-{i}.log")
+                        raise RunAborted(f"an agents' process ended: {why}") from None
+    finally:
+        if aggregator.poll() is None:
+            stop([aggregator])
+    if aggregator.returncode:
+        raise RunAborted(_last_line(stage.folder / "aggregator.log").removeprefix("atdm: "))
+    document: dict[str, Any] = json.loads(printed)
+    return document
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _in_process_apart(stage: Stage, plan: Plan) -> dict[str, Any]:
+    """In a process of its own, so that it computes with as many threads as the agents did."""
+    task = {
+        "folder": str(stage.folder), "names": stage.names, "weather": str(stage.weather),
+        "declared": asdict(stage.declared), "rules": asdict(stage.rules),
+        "plan": msgspec.json.encode(plan).decode(),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "atdm.rehearse"], input=json.dumps(task).encode(), capture_output=True,
+        env=_environment(), check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise RunAborted(f"the fit in one process failed: {lines[-1] if lines else 'it said nothing'}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def in_process(stage: Stage, plan: Plan) -> Deployed:
+    """The same parties with the same keys and files, as objects of one process."""
+    weather = weather_from(stage.weather, stage.declared)
+    keys = {name: read_agent(stage.identity(name)) for name in stage.names}
+    pinned = next(iter(keys.values())).pinned
+    roster = read_roster(stage.roster, pinned.authority)
+    shared = Host() if len(roster) > SHARED_HOST_ABOVE else None
+    agents = [
+        Agent(
+            identity=keys[member.name].identity,
+            secret=keys[member.name].secret,
+            roster=roster,
+            authority=pinned.authority,
+            readings=read_own(stage.data(member.name), stage.weather, member.name, stage.declared),
+            weather=weather,
+            rules=stage.rules,
+            random_bytes=os.urandom,
+            host=shared,
+        )
+        for member in roster.members
+    ]
+    cohorts = {member.cohort for member in roster.members}
+    role = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather)
+    traffic = local.run(role, agents)
+    if role.desk is None or role.desk.outcome is None:
+        raise RunAborted("the run ended without a result")
+    cost = Cost(
+        setup_seconds=traffic.setup_seconds,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+        seconds_aggregator=traffic.seconds_aggregator,
+        bytes_up_per_agent=sorted(traffic.bytes_up)[len(agents) // 2],
+        bytes_down_per_agent=sorted(traffic.bytes_down)[len(agents) // 2],
+        rounds=sorted(traffic.messages_up)[len(agents) // 2],
+        sums=role.desk.outcome.sums,
+    )
+    fit = collect(plan, role.desk.outcome, weather, agents=len(agents), ledger=role.notebook.rows(), cost=cost)
+    return Deployed(fit, ())
+
+
+def _program(command: str) -> list[str]:
+    return [sys.executable, "-m", "atdm", command]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
+
+
+def _main() -> None:
+    task = json.load(sys.stdin)
+    rules = {**task["rules"], **{k: tuple(v) for k, v in task["rules"].items() if isinstance(v, list)}}
+    stage = Stage(
+        Path(task["folder"]), tuple(task["names"]), Path(task["weather"]), Format(**task["declared"]), Rules(**rules)
+    )
+    print(json.dumps(in_process(stage, msgspec.json.decode(task["plan"], type=Plan)).as_dict()))
+
+
+if __name__ == "__main__":
+    _main()

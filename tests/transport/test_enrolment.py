@@ -1,0 +1,171 @@
+"""Enrolment: keys stay private and in place, everybody is who they say, cohorts are for good."""
+
+import json
+import os
+import stat
+
+import pandas as pd
+import pytest
+
+from atdm.deploy import weather_from
+from atdm.errors import DataError, PeerError, UsageError
+from atdm.transport.enrolment import (
+    check_weather,
+    create_agent,
+    create_aggregator,
+    create_authority,
+    create_roster,
+    folder_name,
+    read_agent,
+    read_authority,
+    read_roster,
+    sign_weather,
+)  # fmt: skip
+
+HOSTS = ["127.0.0.1"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    create_authority(tmp_path / "authority", os.urandom)
+    return tmp_path / "authority"
+
+
+def enrol(folder, count, first=0):
+    for i in range(first, first + count):
+        create_agent(folder, f"home {i}", os.urandom)
+
+
+def test_private_files_are_for_their_owner_only(folder):
+    create_agent(folder, "home 1", os.urandom)
+    create_aggregator(folder.parent / "elsewhere", os.urandom, authority=folder / "authority.json")
+    keys = [p for p in folder.parent.glob("**/*.key")]
+    assert len(keys) == 2 + 3 + 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+@pytest.mark.parametrize("key", ["identity.key", "dither.key", "nats.key"])
+def test_a_key_that_others_may_read_is_refused(folder, key):
+    create_agent(folder, "a", os.urandom)
+    (folder / "a" / key).chmod(0o644)
+    with pytest.raises(UsageError, match="can be read by others"):
+        read_agent(folder / "a")
+
+
+def test_keys_are_never_replaced(folder):
+    create_agent(folder, "a", os.urandom)
+    before = (folder / "a" / "identity.key").read_bytes()
+    with pytest.raises(UsageError, match="never replaced"):
+        create_agent(folder, "a", os.urandom)
+    with pytest.raises(UsageError, match="never overwritten"):
+        create_authority(folder, os.urandom)
+    assert (folder / "a" / "identity.key").read_bytes() == before
+
+
+def test_authority_and_aggregator_are_two_parties(folder, tmp_path):
+    with pytest.raises(UsageError, match="must be somebody else"):
+        create_aggregator(folder, os.urandom)
+    other = tmp_path / "other"
+    create_aggregator(other, os.urandom, authority=folder / "authority.json")
+    with pytest.raises(UsageError, match="must be somebody else"):
+        create_authority(other, os.urandom)
+    create_aggregator(folder, os.urandom, rehearsal=True)
+
+
+def test_an_agent_pins_its_authority(tmp_path):
+    with pytest.raises(UsageError, match="get authority.json from the enrolment authority"):
+        create_agent(tmp_path, "a", os.urandom)
+
+
+@pytest.mark.parametrize("name", ["building01/zone01", "../../etc", ".", "..", "Zürich 1.OG", "a" * 100])
+def test_any_name_becomes_one_folder(folder, name):
+    create_agent(folder, name, os.urandom)
+    assert (folder / folder_name(name)).parent == folder
+    assert read_agent(folder / folder_name(name)).name == name
+    assert (folder / folder_name(name)).resolve().parent == folder.resolve()
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a" * 101])
+def test_names_that_break_lines_are_refused(folder, name):
+    with pytest.raises(UsageError, match="printable"):
+        create_agent(folder, name, os.urandom)
+
+
+def test_a_roster_holds_those_who_enrolled_and_is_read_back(folder, tmp_path):
+    enrol(folder, 3)
+    roster, nats = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert nats is None  # no aggregator yet
+    assert sorted(m.name for m in roster.members) == ["home 0", "home 1", "home 2"]
+    assert read_roster(tmp_path / "roster.json", read_authority(folder / "authority.json").authority) == roster
+    create_aggregator(folder, os.urandom, rehearsal=True)
+    _, nats = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert nats is not None and (nats / "server.conf").read_text().count("nkey:") == 4
+
+
+@pytest.mark.parametrize("field", ["name", "owner", "identity", "nkey"])
+def test_an_altered_enrolment_is_refused(folder, tmp_path, field):
+    enrol(folder, 3)
+    path = folder / "home 1" / "enrolment.json"
+    document = json.loads(path.read_text())
+    document[field] = json.loads((folder / "home 2" / "enrolment.json").read_text())[field]
+    path.write_text(json.dumps(document))
+    with pytest.raises(PeerError, match="not signed by the identity it names"):
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert not (tmp_path / "roster.json").exists()
+
+
+def test_two_agents_of_one_name_are_refused(folder, tmp_path):
+    enrol(folder, 2)
+    create_agent(folder / "sub", "home 1", os.urandom, authority=folder / "authority.json")
+    with pytest.raises(UsageError, match="share one name"):
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+
+
+def test_a_renewed_roster_keeps_its_cohorts(folder, tmp_path):
+    enrol(folder, 16)
+    first, _ = create_roster(folder, tmp_path / "1.json", HOSTS)
+    enrol(folder, 3, first=16)
+    with pytest.raises(UsageError, match="3 new owners: a further cohort needs 8"):
+        create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
+    enrol(folder, 5, first=19)
+    second, _ = create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
+    cohort = {m.name: m.cohort for m in second.members}
+    assert all(cohort[m.name] == m.cohort for m in first.members)
+    assert {cohort[f"home {i}"] for i in range(16, 24)} == {2}
+
+
+def test_a_renewed_roster_loses_whole_cohorts_or_nobody(folder, tmp_path):
+    enrol(folder, 16)
+    first, _ = create_roster(folder, tmp_path / "1.json", HOSTS)
+    leaving = [m.name for m in first.members if m.cohort == 1]
+    (folder / leaving[0] / "enrolment.json").unlink()
+    with pytest.raises(UsageError, match="1 agents of the previous roster are missing"):
+        create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
+    for name in leaving[1:]:
+        (folder / name / "enrolment.json").unlink()
+    second, _ = create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
+    assert len(second) == 8
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"members": [], "authority": "", "x": 1}'])
+def test_files_that_are_something_else_are_refused_in_one_line(folder, tmp_path, content):
+    (tmp_path / "roster.json").write_bytes(content)
+    with pytest.raises((DataError, PeerError)) as caught:
+        read_roster(tmp_path / "roster.json", bytes(32))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_authority_vouches_for_one_weather(folder, tmp_path):
+    time = pd.date_range("2024-01-01", periods=4, freq="1h", tz="UTC")
+    for name, outdoor in (("a", 1.0), ("b", 2.0)):
+        table = pd.DataFrame({"time": time, "outdoor_temp_c": outdoor, "solar_w_m2": 0.0})
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    weather, other = (weather_from(tmp_path / f"{name}.parquet") for name in "ab")
+    signed = sign_weather(folder, weather, tmp_path / "weather.json")
+    authority = read_authority(folder / "authority.json").authority
+    check_weather(signed, weather, authority)
+    with pytest.raises(DataError, match="another weather table"):
+        check_weather(signed, other, authority)
+    with pytest.raises(PeerError, match="does not verify"):
+        check_weather(signed, weather, bytes(31) + b"\1")

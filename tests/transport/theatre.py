@@ -1,0 +1,154 @@
+"""A tiny deployment on a real NATS server: files and keys in a folder, parties as tasks of one loop or as processes."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+from atdm.data import Cluster
+from atdm.data.tables import Format
+from atdm.deploy import AgentFiles, Conductor, Deployed, Post, Seat, aggregate, link_agent, seat_agent, weather_from
+from atdm.protocol.plan import Plan
+from atdm.protocol.rules import Rules
+from atdm.rehearse import Stage, plan_of, set_up
+from atdm.transport.enrolment import read_aggregator, read_roster
+from atdm.transport.nats import Door
+from tests.clusters import tiny
+
+LOOSE = Rules(least_agents=3, rows_per_parameter=1.0, leverage=1.0, agents_per_total=1)
+AGENTS, ROWS = 4, 60
+PLAN = {"order": 1, "ridge": 2.0, "nonnegative": False}
+
+
+def write_weather(cluster: Cluster, path: Path) -> Path:
+    table = {"time": cluster.time, "outdoor_temp_c": cluster.outdoor.to_numpy(), "solar_w_m2": 1000 * cluster.solar}
+    pd.DataFrame(table).to_parquet(path, index=False)
+    return path
+
+
+class Theatre:
+    """One enrolled cluster, and the plan to fit it."""
+
+    def __init__(self, folder: Path, *, agents: int = AGENTS, protocol: str = "blind") -> None:
+        self.cluster = tiny(0, agents=agents, rows=ROWS)
+        weather = write_weather(self.cluster, folder / "weather.parquet")
+        self.stage: Stage = set_up(folder, self.cluster, weather, Format(), LOOSE)
+        self.plan: Plan = plan_of(self.stage, self.cluster, protocol, **PLAN)
+
+    def seat(self, name: str) -> Seat:
+        files = AgentFiles(identity=self.stage.identity(name), data=self.stage.data(name))
+        return seat_agent(files, self.stage.roster, self.stage.weather, LOOSE)
+
+    def post(self, url: str, *, wait: float = 20.0, deadline: float = 20.0) -> Post:
+        identity = self.stage.keys / "aggregator"
+        return Post(identity=identity, roster=self.stage.roster, servers=(url,), wait=wait, deadline=deadline)
+
+    def conductor(self, url: str, *, wait: float = 20.0, deadline: float = 20.0) -> Conductor:
+        post = self.post(url, wait=wait, deadline=deadline)
+        nkey, pinned = read_aggregator(post.identity)
+        roster = read_roster(post.roster, pinned.authority)
+        door = Door(servers=(url,), ca=pinned.ca, nkey=nkey)
+        return Conductor(post, door, roster, self.plan, weather_from(self.stage.weather), lambda text: None)
+
+    @asynccontextmanager
+    async def agents(
+        self, url: str, names: Sequence[str] | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> AsyncIterator[dict[str, Seat]]:
+        """Agents connected for as long as the block lasts."""
+        seats = {name: self.seat(name) for name in (self.stage.names if names is None else names)}
+        tasks = [asyncio.create_task(link_agent(seat, (url,), say).run()) for seat in seats.values()]
+        try:
+            yield seats
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for seat in seats.values():
+                seat.close()
+
+    async def perform(self, url: str, conductor: Conductor | None = None) -> Deployed:
+        """The run with everybody in it, and no patience for one that hangs."""
+        conductor = self.conductor(url) if conductor is None else conductor
+        async with self.agents(url), conductor.hub:
+            return await asyncio.wait_for(conductor.run(), 30)
+
+
+# Processes of their own, which are ended by SIGKILL at a chosen moment
+
+Moment = tuple[str, str]  # when, and with which kind of message
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def kind_of(message: bytes) -> str:
+    """What a moment is named by: type, with the phase of masked words and the step of totals."""
+    document = msgspec.msgpack.decode(message)
+    detail = document.get("phase", document.get("step", "") if document["type"] == "Total" else "")
+    return f"{document['type']} {detail}".strip()
+
+
+def agent_process(folder: Path, names: Sequence[str], url: str, moment: Moment | None) -> None:
+    """Serve these agents; die when asked with a kind of message, or with the answer written down but not sent."""
+    theatre = reopen(folder)
+    when, kind = moment or ("", "")
+
+    def deadly(receive: Callable[[bytes], list[bytes]]) -> Callable[[bytes], list[bytes]]:
+        def receive_and_die(message: bytes) -> list[bytes]:
+            if when == "asked" and kind == kind_of(message):
+                kill(os.getpid())
+            replies = receive(message)
+            if when == "answered" and kind in map(kind_of, replies):
+                kill(os.getpid())
+            return replies
+
+        return receive_and_die
+
+    async def main() -> None:
+        seats = [theatre.seat(name) for name in names]
+        for seat in seats:
+            seat.agent.receive = deadly(seat.agent.receive)
+        await asyncio.gather(*(link_agent(seat, (url,), lambda text: None).run() for seat in seats))
+
+    asyncio.run(main())
+
+
+def aggregator_process(folder: Path, url: str, moment: Moment | None, victim: int | None, result: Path) -> None:
+    """Aggregate; before or after sending a kind of message, kill somebody (None: this process)."""
+    theatre = reopen(folder)
+    send = Conductor._send
+    left = [moment]
+
+    async def send_and_kill(self: Conductor, batch: Sequence[tuple[int | None, bytes]]) -> None:
+        when, kind = left[0] or ("", "")
+        here = kind in [kind_of(data) for _, data in batch]
+        if here:
+            left[0] = None
+        if here and when == "before":
+            kill(os.getpid() if victim is None else victim)
+        await send(self, batch)
+        if here and when == "after":
+            await self.hub.line.flush()
+            kill(os.getpid() if victim is None else victim)
+
+    Conductor._send = send_and_kill
+    done = aggregate(theatre.post(url), theatre.plan, weather_from(theatre.stage.weather), lambda text: None)
+    partial = result.with_suffix(".partial")
+    partial.write_text(json.dumps(done.as_dict()))
+    partial.replace(result)
+
+
+def reopen(folder: Path) -> Theatre:
+    """The theatre of another process's folder."""
+    theatre = Theatre.__new__(Theatre)
+    theatre.cluster = tiny(0, agents=AGENTS, rows=ROWS)
+    theatre.stage = Stage(folder, theatre.cluster.agents, folder / "weather.parquet", Format(), LOOSE)
+    theatre.plan = plan_of(theatre.stage, theatre.cluster, "blind", **PLAN)
+    return theatre
