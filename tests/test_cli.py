@@ -67,7 +67,9 @@ def test_fit_writes_a_folder_that_a_model_can_be_loaded_from(files, tmp_path, mo
     (["--season", "7h"], 2, "season"), (["--protocol", "secret"], 2, "secret"), (["--by", "street"], 2, "street"),
     (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--order", "2", "--season", "4w"], 1, "rows"),
 ])  # fmt: skip
-def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(words, code, says, files, tmp_path, monkeypatch, capsys):
+def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
+    words, code, says, files, tmp_path, monkeypatch, capsys
+):
     folder = tmp_path / "out"
     found, out, err = run(monkeypatch, capsys, "fit", *files, "-o", folder, *words)
     assert found == code and out == ""
@@ -90,7 +92,8 @@ def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(fi
 
 
 def test_buildings_as_agents(files, monkeypatch, capsys):
-    code, out, _ = run(monkeypatch, capsys, "fit", *files, "--by", "building", "--protocol", "plain", "--order", 1, "--json")
+    words = ["--by", "building", "--protocol", "plain", "--order", 1, "--json"]
+    code, out, _ = run(monkeypatch, capsys, "fit", *files, *words)
     assert code == 0 and json.loads(out)["agents"] == 4
 
 
@@ -131,3 +134,13 @@ def test_version_and_help_need_no_extras():
 def test_json_has_no_nan(files, monkeypatch, capsys):
     _, out, _ = run(monkeypatch, capsys, "fit", *files, "--protocol", "plain", "--order", 1, "--train", 0.99, "--json")
     assert "NaN" not in out and np.isfinite(json.loads(out)["rss"])
+
+
+def test_a_refit_from_its_state_folder_writes_results_though_no_row_is_shown(files, tmp_path, monkeypatch, capsys):
+    options = ["--order", 1, "--state", tmp_path / "state"]
+    _, out, _ = run(monkeypatch, capsys, "fit", *files, *options, "--json")
+    first = json.loads(out)["model"]["alpha"]
+    code, out, _ = run(monkeypatch, capsys, "fit", *files, *options, "-o", tmp_path / "out")
+    assert code == 0 and "0 rows" in out and "released by an earlier fit" in out
+    assert len((tmp_path / "out" / "series.csv").read_text().splitlines()) == 1  # the header
+    np.testing.assert_allclose(atdm.Model.load(tmp_path / "out" / "model.json").alpha, first, atol=1e-5)

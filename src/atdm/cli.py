@@ -2,23 +2,44 @@
 
 import json
 import logging
+import os
 import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
 
 import atdm
+from atdm import deploy
+from atdm import rehearse as rehearsal
 from atdm.data import quality
+from atdm.data.clock import duration
+from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
 from atdm.kernel.descent import Status
-from atdm.report.folder import write_folder
-from atdm.report.page import fit_page
+from atdm.report.compare_text import bench_table, compare_table
+from atdm.report.evidence import diagnosis
+from atdm.report.findings import findings_table
+from atdm.report.folder import write_file, write_folder
+from atdm.report.page import compare_page, fit_page
+from atdm.report.rehearsal import rehearsal_summary
+from atdm.report.reproduce import page as reproduction_page
+from atdm.report.reproduce import reproduce as reproduction
+from atdm.report.reproduce import tables
+from atdm.report.reproduce_figures import figures
 from atdm.report.text import quality_table, summary
+from atdm.report.use_text import diagnostics_text, flexibility_table, forecast_table, selection_table
 from atdm.run import without_nan
+from atdm.transport import enrolment
+from atdm.use.bench import bench as run_bench
+from atdm.use.bench import parse_sizes
+from atdm.use.compare import compare as compare_protocols
+from atdm.use.compare import parse_protocols
+from atdm.use.forecast import trained
+from atdm.use.series import parse_initial, parse_list, parse_range, read_future, read_series
 
 app = typer.Typer(
     help="Learn the aggregate thermal model of a building cluster without anyone seeing any building's data.",
@@ -67,6 +88,15 @@ Train = Annotated[float, typer.Option(help="Share of the rows used for training.
 Dither = Annotated[float, typer.Option(help="Width of the agents' secret dither, in sensor quanta (blind).")]
 
 
+ModelFile = Annotated[Path, typer.Argument(help="model.json written by atdm fit.")]
+Future = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
+Initial = Annotated[
+    str | None,
+    typer.Option(help="Aggregate temperature at the first M stamps: numbers, or a table of time, aggregate_temp_c."),
+]
+Start = Annotated[str | None, typer.Option(help="First stamp to use, e.g. 2024-01-31T13:30Z.")]
+
+
 def read(zones: Path, weather: Path, by: str, timezone: str | None, sort: bool, delimiter: str, decimal: str) -> Any:
     cluster = atdm.read_cluster(zones, weather, timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     if by not in ("zone", "building"):
@@ -74,8 +104,12 @@ def read(zones: Path, weather: Path, by: str, timezone: str | None, sort: bool, 
     return cluster.by_building() if by == "building" else cluster
 
 
-def show(document: dict[str, Any]) -> None:
-    print(json.dumps(without_nan(document), indent=2, allow_nan=False, default=str))
+def dumped(content: dict[str, Any]) -> str:
+    return json.dumps(without_nan(content), indent=2, allow_nan=False, default=str)
+
+
+def show(content: dict[str, Any]) -> None:
+    print(dumped(content))
 
 
 def version(wanted: bool) -> None:
@@ -111,6 +145,10 @@ def fit(
     train: Train = 0.75,
     dither: Dither = 0.1,
     minimum_norm: MinimumNorm = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder in which the agents keep their keys and what was seen of them, for later fits."),
+    ] = None,
     write_anyway: WriteAnyway = False,
     by: By = "zone",
     timezone: Timezone = None,
@@ -120,13 +158,15 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fit the model of a cluster, every agent simulated in this process."""
+    cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
     result = atdm.fit(
-        read(zones, weather, by, timezone, sort, delimiter, decimal), protocol.value, order=order, ridge=ridge,
+        cluster, protocol.value, order=order, ridge=ridge,
         season=season, nonnegative=CHOICES[nonnegative], tolerance=tolerance,
         train=train, solver_tolerance=solver_tolerance, dither=dither, minimum_norm=minimum_norm,
-        progress=not as_json and sys.stderr.isatty(),
+        progress=not as_json and sys.stderr.isatty(), state=state,
     )  # fmt: skip
-    finish(result, zones.stem if zones.stem != "zones" else zones.resolve().parent.name, output, as_json, write_anyway)
+    name = zones.stem if zones.stem != "zones" else zones.resolve().parent.name
+    finish(result, name, output, as_json, write_anyway, cluster)
 
 
 @app.command()
@@ -154,31 +194,406 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Fit the bundled sample privately, print the summary, write the report."""
-    result = atdm.fit(atdm.load_sample(), progress=not as_json and sys.stderr.isatty())
-    finish(result, "bundled sample", output, as_json, False)
+    cluster = atdm.load_sample()
+    result = atdm.fit(cluster, progress=not as_json and sys.stderr.isatty())
+    finish(result, "bundled sample", output, as_json, False, cluster)
 
 
-def finish(result: atdm.Fit, name: str, output: Path | None, as_json: bool, write_anyway: bool) -> None:
+@app.command()
+def select(
+    zones: Zones,
+    weather: Weather,
+    orders: Annotated[str, typer.Option(help="Orders M to compare.")] = "1,2,3",
+    ridges: Annotated[str, typer.Option(help="Ridges λ to compare.")] = "30,100,300",
+    seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
+    horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
+    every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
+    protocol: Annotated[Protocol, typer.Option(help="Of the final fit.")] = Protocol.blind,
+    nonnegative: Nonnegative = Weights.ridge,
+    train: Train = 0.75,
+    by: By = "zone",
+    timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+    as_json: Json = False,
+) -> None:
+    """Choose order, ridge and season on the training part; then look at the test part once."""
+    found = atdm.select(
+        read(zones, weather, by, timezone, sort, delimiter, decimal), parse_list(orders, int),
+        parse_list(ridges, float), parse_list(seasons, str), horizon=horizon, every=every,
+        protocol=protocol.value, train=train, nonnegative=CHOICES[nonnegative],
+        progress=not as_json and sys.stderr.isatty(),
+    )  # fmt: skip
+    show(found.as_dict()) if as_json else out.print(selection_table(found))
+
+
+@app.command()
+def forecast(
+    model: ModelFile,
+    weather: Future,
+    load: Annotated[Path, typer.Option(help="Load plan of the cluster: table of time, load_kw.")],
+    initial: Initial = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Table of time, aggregate_temp_c: judge the forecast, and start from it.")
+    ] = None,
+    start: Start = None,
+    horizon: Annotated[str | None, typer.Option(help="How far to forecast, e.g. 7d; all rows if not given.")] = None,
+    timezone: Timezone = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV file for the trajectory.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast the aggregate temperature with 80 % and 95 % bands."""
+    found = atdm.forecast(
+        atdm.Model.load(model), read_series(load, "load_kw", timezone=timezone),
+        read_future(weather, timezone=timezone), parse_initial(initial) if initial else None,
+        truth=read_series(truth, "aggregate_temp_c", timezone=timezone) if truth else None,
+        start=start, horizon=duration(horizon) if horizon else None,
+    )  # fmt: skip
+    if output is not None:
+        write_file(output, found.table.to_csv())
+    show(found.as_dict()) if as_json else out.print(forecast_table(found))
+
+
+@app.command()
+def flexibility(
+    model: ModelFile,
+    weather: Future,
+    comfort: Annotated[str, typer.Option(help="Comfort band of the aggregate temperature, LOW:HIGH in °C.")],
+    initial: Initial = None,
+    price: Annotated[Path | None, typer.Option(help="Table of time, price_per_kwh.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="Load without flexibility: time, load_kw. Default: least energy for comfort.")
+    ] = None,
+    power: Annotated[str | None, typer.Option(help="Limits of the load, LOW:HIGH in kW.")] = None,
+    start: Start = None,
+    horizon: Annotated[str, typer.Option(help="Length of the offer.")] = "24h",
+    storage: Annotated[Path | None, typer.Option(help="Write the FlexMeasures storage flex-model here.")] = None,
+    timezone: Timezone = None,
+    as_json: Json = False,
+) -> None:
+    """Power and energy the cluster can offer while it stays comfortable, and the cheapest schedule."""
+    found = atdm.flexibility(
+        atdm.Model.load(model), read_future(weather, timezone=timezone), parse_range(comfort, "--comfort"),
+        initial=parse_initial(initial) if initial else None,
+        price=read_series(price, "price_per_kwh", timezone=timezone) if price else None,
+        baseline=read_series(baseline, "load_kw", timezone=timezone) if baseline else None,
+        power=parse_range(power, "--power") if power else None, start=start, horizon=duration(horizon),
+    )  # fmt: skip
+    if storage is not None:
+        write_file(storage, dumped(found.flex_model()) + "\n")
+    show(found.as_dict()) if as_json else out.print(flexibility_table(found))
+
+
+@app.command()
+def compare(
+    zones: Zones,
+    weather: Weather,
+    output: Output = None,
+    protocols: Annotated[str, typer.Option(help="Which, separated by commas.")] = "plain,paper,moments,blind",
+    order: Order = 2,
+    ridge: Ridge = 100.0,
+    season: Season = "24h",
+    nonnegative: Nonnegative = Weights.ridge,
+    train: Train = 0.75,
+    by: By = "zone",
+    timezone: Timezone = None,
+    as_json: Json = False,
+) -> None:
+    """All protocols side by side: accuracy against plain, cost, who learned what."""
+    with Console(stderr=True).status("compare") as line:
+        rows = compare_protocols(
+            read(zones, weather, by, timezone, False, ",", "."), parse_protocols(protocols),
+            report=lambda name: line.update(f"compare: {name}"), order=order, ridge=ridge, season=season,
+            nonnegative=CHOICES[nonnegative], train=train,
+        )  # fmt: skip
+    if output is not None:
+        write_folder(output, {"compare.html": compare_page(rows, f"Protocols on {zones.resolve().parent.name}")})
+    if as_json:
+        show({"rows": rows})
+    else:
+        out.print(compare_table(rows))
+
+
+@app.command()
+def audit(
+    zones: Zones,
+    weather: Weather,
+    protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
+    order: Order = 2,
+    ridge: Ridge = 100.0,
+    season: Season = "24h",
+    train: Train = 0.75,
+    minimum_norm: MinimumNorm = False,
+    by: By = "zone",
+    timezone: Timezone = None,
+    as_json: Json = False,
+) -> None:
+    """Mount the attacks and say what an aggregator could learn about single agents."""
+    with Console(stderr=True).status("audit") as line:
+        findings = atdm.audit(
+            read(zones, weather, by, timezone, False, ",", "."), cast(Any, protocol), order=order, ridge=ridge,
+            season=season, train=train, minimum_norm=minimum_norm, report=lambda text: line.update(f"audit: {text}"),
+        )  # fmt: skip
+    rows = [finding.as_dict() for finding in findings]
+    if as_json:
+        show({"findings": rows})
+    else:
+        out.print(findings_table(rows, f"Audit of {zones.resolve().parent.name}"))
+
+
+@app.command()
+def reproduce(
+    zones: Zones,
+    weather: Weather,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the figures.")] = Path("out"),
+    starts: Annotated[int, typer.Option(help="Starts of each inference by least squares.")] = 20,
+    timezone: Timezone = None,
+    as_json: Json = False,
+) -> None:
+    """The paper's tables and figures from this data, beside the numbers it prints."""
+    with Console(stderr=True).status("reproduce") as line:
+        found = reproduction(
+            read(zones, weather, "zone", timezone, False, ",", "."), zones.resolve().parent.name, starts=starts,
+            report=lambda text: line.update(f"reproduce: {text}"),
+        )  # fmt: skip
+        drawn = figures(found)
+    write_folder(output, {"reproduction.md": reproduction_page(found), **drawn})
+    if as_json:
+        show(found.as_dict())
+    else:
+        out.print(tables(found), highlight=False, markup=False, soft_wrap=True)
+        out.print(f"wrote {output}/reproduction.md and its figures", highlight=False)
+
+
+@app.command()
+def bench(
+    agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
+    seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
+    with Console(stderr=True).status("bench") as line:
+        rows = list(run_bench(parse_sizes(agents), seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if as_json:
+        show({"rows": rows})
+    else:
+        out.print(bench_table(rows))
+
+
+def finish(
+    result: atdm.Fit,
+    name: str,
+    output: Path | None,
+    as_json: bool,
+    write_anyway: bool,
+    cluster: atdm.Cluster | None = None,  # of a simulation, whose report shows zones; a deployed aggregator has none
+    document: dict[str, Any] | None = None,  # for --json, where it is more than the fit's own
+) -> None:
     if result.status is Status.NOT_CONVERGED and not write_anyway:
         raise RunAborted("the descent did not converge: raise the tolerance or the ridge, or pass --write-anyway")
+    found = diagnosis(result)  # None where a refit was shown too few rows for it
     if output is not None:
         write_folder(output, {
-            "model.json": result.model.to_json(),
-            "metrics.json": json.dumps(result.as_dict()["metrics"], indent=2) + "\n",
+            "model.json": (trained(result) if found else result.model).to_json(),
+            "metrics.json": dumped({**result.metrics, "diagnostics": found and found.as_dict()}) + "\n",
+            "series.csv": result.series().to_csv(),
             "ledger.json": json.dumps(result.ledger, indent=2) + "\n",
-            "report.html": fit_page(result, name),
+            "report.html": fit_page(result, name, cluster=cluster),
         })  # fmt: skip
     if as_json:
-        show(result.as_dict())
+        show(result.as_dict() if document is None else document)
         return
     out.print(summary(result, name))
+    if found:
+        out.print(diagnostics_text(found))
     if output is not None:
-        out.print(f"wrote {output}/model.json, metrics.json, ledger.json and report.html", highlight=False)
+        out.print(f"wrote {output}/model.json, metrics.json, series.csv, ledger.json and report.html", highlight=False)
+
+
+# A deployment over NATS
+
+enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
+app.add_typer(enroll, name="enroll")
+
+Folder = Annotated[Path, typer.Argument(help="Folder for keys; it stays with the party it belongs to.")]
+Authority = Annotated[Path | None, typer.Option(help="authority.json of the authority, if not in the folder.")]
+ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and aggregator in one folder, for a trial.")]
+Roster = Annotated[Path, typer.Option(help="roster.json signed by the enrolment authority.")]
+OwnWeather = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
+Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+LeastAgents = Annotated[int, typer.Option(help="Agents below which this agent takes part in no `blind` run.")]
+
+
+def log_line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@enroll.command("authority")
+def enroll_authority(folder: Folder, rehearsal: ForRehearsal = False) -> None:
+    """Make the party that says who takes part; not the aggregator."""
+    path = enrolment.create_authority(folder, os.urandom, rehearsal=rehearsal)
+    print(f"wrote {path}: give it to every party; {folder} stays private")
+
+
+@enroll.command("agent")
+def enroll_agent(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="Name of the agent, as in the `agent` column of its file.")],
+    owner: Annotated[str | None, typer.Option(help="Home or building it belongs to; itself if not given.")] = None,
+    authority: Authority = None,
+) -> None:
+    """Make the keys of one agent, beside its data."""
+    path = enrolment.create_agent(folder, name, os.urandom, owner=owner, authority=authority)
+    print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+
+
+@enroll.command("aggregator")
+def enroll_aggregator(folder: Folder, authority: Authority = None, rehearsal: ForRehearsal = False) -> None:
+    """Make the keys of the aggregator."""
+    path = enrolment.create_aggregator(folder, os.urandom, authority=authority, rehearsal=rehearsal)
+    print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+
+
+@enroll.command("roster")
+def enroll_roster(
+    folder: Folder,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the roster.")] = Path("roster.json"),
+    host: Annotated[
+        list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
+    ] = ["127.0.0.1", "localhost"],  # noqa: B006 - typer copies it
+    previous: Annotated[Path | None, typer.Option(help="Roster to extend: its cohorts are kept.")] = None,
+) -> None:
+    """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
+    roster, nats = enrolment.create_roster(folder, output, host, previous)
+    print(f"wrote {output}: {len(roster)} agents, {len({member.cohort for member in roster.members})} cohorts")
+    if nats is None:
+        print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
+    else:
+        print(f"wrote {nats}: the NATS server's folder; start nats-server -c server.conf in it")
+
+
+@enroll.command("weather")
+def enroll_weather(
+    folder: Folder,
+    weather: Weather,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signature.")] = Path(
+        "weather.json"
+    ),
+    timezone: Timezone = None,
+) -> None:
+    """Vouch for a weather file, for agents that have none of their own."""
+    path = enrolment.sign_weather(folder, deploy.weather_from(weather, Format(timezone=timezone)), output)
+    print(f"wrote {path}: give it to the agents together with {weather}")
+
+
+@app.command()
+def agent(
+    identity: Annotated[list[Path], typer.Option(help="Folder made by `atdm enroll agent`; repeat for more agents.")],
+    roster: Roster,
+    data: Annotated[list[Path], typer.Option(help="The agent's own readings, one file for each identity.")],
+    weather: OwnWeather,
+    nats: Servers,
+    state: Annotated[
+        list[Path], typer.Option(help="Folder of what the agent must not forget; by default in its identity.")
+    ] = [],  # noqa: B006 - typer copies it
+    signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
+    dither: Dither = 0.1,
+    quantum: Annotated[float | None, typer.Option(help="Step of the sensor in °C, if not to be found out.")] = None,
+    least_agents: LeastAgents = 10,
+    colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
+    timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+) -> None:
+    """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
+    rules = atdm.Rules(dither=dither, quantum=quantum, least_agents=least_agents, colluders=colluders)
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
+    files = deploy.agent_files(identity, data, state)
+    deploy.serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
+
+
+@app.command()
+def aggregator(
+    identity: Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
+    roster: Roster,
+    weather: OwnWeather,
+    nats: Servers,
+    output: Output = None,
+    protocol: Annotated[Protocol, typer.Option(help="Who learns what: see `atdm compare`.")] = Protocol.blind,
+    start: Annotated[str | None, typer.Option(help="First time stamp; that of the weather if not given.")] = None,
+    end: Annotated[str | None, typer.Option(help="Last time stamp; that of the weather if not given.")] = None,
+    order: Order = 2,
+    ridge: Ridge = 100.0,
+    season: Season = "24h",
+    nonnegative: Nonnegative = Weights.ridge,
+    tolerance: Annotated[float, typer.Option(help="Stopping gap of the descent.")] = 1e-12,
+    solver_tolerance: Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")] = 5e-5,
+    train: Train = 0.75,
+    minimum_norm: MinimumNorm = False,
+    wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = deploy.DEADLINE,
+    deadline: Annotated[float, typer.Option(help="Seconds for agents to answer a message.")] = deploy.DEADLINE,
+    write_anyway: WriteAnyway = False,
+    timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+    as_json: Json = False,
+) -> None:
+    """Ask the agents of a roster for the model of their cluster."""
+    plan, sky = deploy.plan_from(
+        weather, protocol.value, start=start, end=end, order=order, ridge=ridge, season=season,
+        declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
+        nonnegative=CHOICES[nonnegative], tolerance=tolerance, train=train, solver_tolerance=solver_tolerance,
+        minimum_norm=minimum_norm,
+    )  # fmt: skip
+    post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
+    result = deploy.aggregate(post, plan, sky, log_line)
+    finish(result.fit, "deployment", output, as_json, write_anyway, document=result.as_dict())
+
+
+@app.command()
+def rehearse(
+    zones: Zones,
+    weather: Weather,
+    output: Output = None,
+    agents_per_process: Annotated[int, typer.Option(help="Agents in one process.")] = rehearsal.AGENTS_PER_PROCESS,
+    protocol: Annotated[Protocol, typer.Option(help="Who learns what: see `atdm compare`.")] = Protocol.blind,
+    order: Order = 2,
+    ridge: Ridge = 100.0,
+    season: Season = "24h",
+    nonnegative: Nonnegative = Weights.ridge,
+    train: Train = 0.75,
+    dither: Dither = 0.1,
+    least_agents: LeastAgents = 10,
+    minimum_norm: MinimumNorm = False,
+    by: By = "zone",
+    timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+    as_json: Json = False,
+) -> None:
+    """The whole deployment on this machine: server, enrolment, a process for some agents each; beside `atdm fit`."""
+    done = rehearsal.rehearse(
+        read(zones, weather, by, timezone, sort, delimiter, decimal), weather, protocol.value, log_line,
+        declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
+        rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
+        order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
+        minimum_norm=minimum_norm,
+    )  # fmt: skip
+    if output is not None:
+        write_folder(output, done.files)
+    if as_json:
+        show(done.as_dict())
+    else:
+        out.print(rehearsal_summary(done))
 
 
 def main() -> None:
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # the number of a typer.Exit, None otherwise
     except AtdmError as error:
         print(f"atdm: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -189,3 +604,4 @@ def main() -> None:
             print(f"atdm: {error.format_message()}", file=sys.stderr)
             sys.exit(error.exit_code)
         raise
+    sys.exit(code)

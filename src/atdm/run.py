@@ -6,10 +6,11 @@
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from atdm.data.clock import season_steps
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.diagnostics import Diagnostics, diagnose
 from atdm.kernel.estimate import Estimate, Nonnegative
 from atdm.kernel.thermal import Metrics
 from atdm.model import Model
@@ -37,6 +39,7 @@ from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
 from atdm.protocol.session import RandomBytes
 from atdm.transport import local
+from atdm.transport.disk import StateFolder
 
 SHARED_HOST_ABOVE = 200  # agents; a simulation of more keeps the public arithmetic once per process, not per agent
 FEW_ROWS = 5  # rows per parameter below which a fit warns
@@ -90,6 +93,17 @@ class Fit:
     def test(self) -> pd.Series:
         return self.state.iloc[self.inputs.train :]
 
+    def series(self) -> pd.DataFrame:
+        """What was released, by time: aggregate_temp_c [°C], load_kw [kW] of the cluster, and part (train or test)."""
+        parts = np.where(np.arange(len(self.state)) < self.inputs.train, "train", "test")
+        return pd.concat([self.state, self.load], axis=1).assign(part=parts)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Residuals, poles, gains, standard errors, warnings: from what was released, when asked for."""
+        step_hours = self.model.step.total_seconds() / 3600
+        return diagnose(self.model.coefficients, self.inputs, self.state.to_numpy(float), step_hours)
+
     def as_dict(self) -> dict[str, Any]:
         """The object that --json prints; numbers that do not exist are null."""
         document = {
@@ -128,6 +142,7 @@ def fit(
     minimum_norm: bool = False,
     rules: Rules | None = None,
     transcript: bool = False,
+    state: str | Path | None = None,
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -136,6 +151,8 @@ def fit(
     nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
     dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
     transcript: keep what every party saw (fit.transcript), for an audit.
+    state: a folder in which the agents keep their keys, what was seen of them, and what they can build the next fit on;
+    without it every fit starts from nothing.
     """
     plan = make_plan(
         cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, tolerance=tolerance,
@@ -144,10 +161,12 @@ def fit(
     own = Rules() if rules is None else rules
     own = Rules(**{**{name: getattr(own, name) for name in own.__dataclass_fields__}, "dither": dither})
     check_agents(len(cluster.agents), protocol, own)
+    if state is not None and protocol != "blind":
+        raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
     with _progress(progress, protocol, len(cluster.agents)) as report:
         if protocol == "plain":
             return _fit_plain(cluster, plan)
-        return simulate(cluster, plan, own, transcript=transcript, report=report)
+        return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
 
 
 def make_plan(
@@ -165,28 +184,54 @@ def make_plan(
     minimum_norm: bool = False,
 ) -> Plan:
     """The public parameters of a run over all rows of a cluster."""
+    return plan_over(
+        cluster.time[0], cluster.time[-1], cluster.step, cluster.timezone, weather_of(cluster), protocol, order=order,
+        ridge=ridge, season=season, nonnegative=nonnegative, tolerance=tolerance, train=train,
+        solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
+    )  # fmt: skip
+
+
+def plan_over(
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    step: pd.Timedelta,
+    timezone: str,
+    weather: Weather,
+    protocol: ProtocolName,
+    *,
+    order: int = 2,
+    ridge: float = 100.0,
+    season: str = "24h",
+    nonnegative: Nonnegative = "ridge",
+    tolerance: float = 1e-12,
+    train: float = 0.75,
+    solver_tolerance: float = 5e-5,
+    masks: MaskName = "ring",
+    minimum_norm: bool = False,
+) -> Plan:
+    """The public parameters of a run over a window, both ends included."""
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol {protocol!r}: choose one of {', '.join(PROTOCOLS)}")
     if nonnegative not in ("ridge", "exact", False):
         raise UsageError(f"nonnegative {nonnegative!r}: choose 'ridge', 'exact' or False")
-    step_seconds = cluster.step.total_seconds()
+    step_seconds = step.total_seconds()
     if step_seconds != int(step_seconds):
         raise UsageError(f"a step of {step_seconds} s: the step must be a whole number of seconds")
-    time = seconds(cluster.time)
+    first, last = seconds(pd.DatetimeIndex([start, end])).tolist()
     plan = Plan(
         protocol=protocol,
         order=order,
         ridge=float(ridge),
-        period=season_steps(season, cluster.step),
+        period=season_steps(season, step),
         step_seconds=int(step_seconds),
-        timezone=cluster.timezone,
-        start=int(time[0]),
-        length=int((time[-1] - time[0]) // int(step_seconds)) + 1,
+        timezone=timezone,
+        start=first,
+        length=(last - first) // int(step_seconds) + 1,
         train=float(train),
         nonnegative="free" if nonnegative is False else nonnegative,
         tolerance=float(tolerance),
         solver_tolerance=float(solver_tolerance),
-        weather=weather_of(cluster).hash(),
+        weather=weather.hash(),
         masks=masks,
         minimum_norm=minimum_norm,
     )
@@ -199,19 +244,29 @@ def weather_of(cluster: Cluster) -> Weather:
 
 
 def enrol(
-    cluster: Cluster, rules: Rules, random_bytes: RandomBytes, *, keep: bool = False
+    cluster: Cluster,
+    rules: Rules,
+    random_bytes: RandomBytes,
+    *,
+    keep: bool = False,
+    state: StateFolder | None = None,
 ) -> tuple[list[Agent], bytes]:
     """One agent object per column, in the order of their identity keys, and the authority that enrolled them."""
     names = cluster.agents
-    authority = SigningKey(random_bytes(32))
-    identities = {name: SigningKey(random_bytes(32)) for name in names}
-    roster = sign_roster(authority, [(n, str(cluster.owner[n]), identities[n].public) for n in names])
+    if state is None:
+        authority = SigningKey(random_bytes(32))
+        identities = {name: SigningKey(random_bytes(32)) for name in names}
+        roster = sign_roster(authority, [(n, str(cluster.owner[n]), identities[n].public) for n in names])
+    else:
+        authority = state.authority()
+        identities = {name: state.identity(name) for name in names}
+        roster = state.roster([(name, str(cluster.owner[name])) for name in names])
     time, weather = seconds(cluster.time), weather_of(cluster)
     shared = Host() if len(names) > SHARED_HOST_ABOVE else None
     agents = [
         Agent(
             identity=identities[member.name],
-            secret=random_bytes(32),
+            secret=random_bytes(32) if state is None else state.secret(member.name),
             roster=roster,
             authority=authority.public,
             readings=Readings(
@@ -220,6 +275,7 @@ def enrol(
             weather=weather,
             rules=rules,
             random_bytes=random_bytes,
+            store=None if state is None else state.store(member.name),
             host=shared,
             keep=keep,
         )
@@ -237,15 +293,19 @@ def simulate(
     report: Callable[[str], None] | None = None,
     tap: local.Tap | None = None,
     random_bytes: RandomBytes = os.urandom,
+    state: str | Path | None = None,
 ) -> Fit:
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
-    agents, _ = enrol(cluster, rules, random_bytes, keep=transcript)
-    roster = agents[0].roster
-    cohorts = {member.cohort for member in roster.members}
-    aggregator = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather_of(cluster), keep=transcript)
-    enrolled = perf_counter() - began
-    traffic = local.run(aggregator, agents, tap, report)
+    with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
+        agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder)
+        roster = agents[0].roster
+        aggregator = Aggregator(
+            plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster),
+            attempt=0 if state is None else time_ns(), keep=transcript,
+        )  # fmt: skip
+        enrolled = perf_counter() - began
+        traffic = local.run(aggregator, agents, tap, report)
     outcome = aggregator.desk.outcome if aggregator.desk is not None else None
     if outcome is None:
         raise RunAborted("the run ended without a result")
@@ -265,7 +325,7 @@ def simulate(
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
     return collect(
         plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
-        notes=_warnings(cluster, plan, outcome), transcript=seen if transcript else {},
+        notes=(*cluster.notes, *warnings_of(plan, outcome, len(agents))), transcript=seen if transcript else {},
     )  # fmt: skip
 
 
@@ -317,12 +377,13 @@ def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
         plan, outcome, weather_of(cluster), agents=len(cluster.agents), ledger=_ledger(notebook),
         cost=Cost(seconds_aggregator=spent, seconds=spent, bytes_up_per_agent=16 * len(cluster.time)),
         weights=pd.Series(weights, index=list(cluster.agents), name="weight"),
-        notes=_warnings(cluster, plan, outcome),
+        notes=(*cluster.notes, *warnings_of(plan, outcome, len(cluster.agents))),
     )  # fmt: skip
 
 
-def _warnings(cluster: Cluster, plan: Plan, outcome: Outcome) -> tuple[str, ...]:
-    notes, agents = list(cluster.notes), len(cluster.agents)
+def warnings_of(plan: Plan, outcome: Outcome, agents: int) -> tuple[str, ...]:
+    """What the person should know about a result."""
+    notes = []
     parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(outcome.kept) * plan.train)
     if rows < FEW_ROWS * parameters:
         notes.append(f"{rows} training rows for {parameters} parameters: expect a poor forecast; use a longer window")
@@ -333,6 +394,11 @@ def _warnings(cluster: Cluster, plan: Plan, outcome: Outcome) -> tuple[str, ...]
         notes.append(
             f"the agents' own limits stopped the solver at residual {status.solver_residual:.1e} "
             f"(asked for {plan.solver_tolerance:.0e}): use more agents, or agents that resemble each other less"
+        )
+    if len(outcome.time) < len(outcome.kept):
+        notes.append(
+            f"load and state of {len(outcome.kept) - len(outcome.time)} rows were released by an earlier fit and are "
+            f"not shown again: fit.state and fit.load cover the other {len(outcome.time)}"
         )
     if status.ridge > plan.ridge:
         notes.append(f"ridge raised from {plan.ridge:g} to {status.ridge:.2f}, the first without a negative weight")

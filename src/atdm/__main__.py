@@ -1,0 +1,5 @@
+"""`python -m atdm` is `atdm`."""
+
+from atdm.cli import main
+
+main()
