@@ -65,7 +65,8 @@ def test_fit_writes_a_folder_that_a_model_can_be_loaded_from(files, tmp_path, mo
 @pytest.mark.parametrize("words, code, says", [
     (["--order", "0"], 2, "order"), (["--ridge", "-1"], 2, "ridge"), (["--train", "1.5"], 2, "train"),
     (["--season", "7h"], 2, "season"), (["--protocol", "secret"], 2, "secret"), (["--by", "street"], 2, "street"),
-    (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--order", "2", "--season", "4w"], 1, "rows"),
+    (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--season", "4w"], 1, "season"),
+    (["--season", "4w", "--protocol", "plain"], 2, "rows"),
 ])  # fmt: skip
 def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
     words, code, says, files, tmp_path, monkeypatch, capsys

@@ -25,7 +25,7 @@ from atdm.data.tables import Format, read_weather, weather_faults
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.messages import OVERHEAD
+from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
@@ -217,14 +217,14 @@ def describe(data: bytes) -> str:
     try:
         message: dict[str, Any] = msgspec.msgpack.decode(data)
         kind = str(message["type"])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
+        if kind == "Announce":
+            detail = describe_plan(msgspec.convert(message["plan"], Plan))
+        elif kind in ("Abort", "Refuse"):
+            detail = f"({message['reason']})"
+    except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
         return f"something unreadable, {len(data)} bytes"
-    detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
-    if kind == "Announce":
-        detail = describe_plan(msgspec.convert(message["plan"], Plan))
-    elif kind in ("Abort", "Refuse"):
-        detail = f"({message['reason']})"
-    return " ".join(part for part in (kind, detail) if part) + f", {len(data)} bytes"
+    return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 
 
 def describe_plan(plan: Plan) -> str:

@@ -7,6 +7,7 @@ with the same secrets both must agree to the last bit. `paper` draws fresh trans
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ from atdm.transport.server import LocalServer
 
 AGENTS_PER_PROCESS = 8
 WAIT = 600.0  # s for processes to start and for each answer: more means that something hangs
+MEMORY_BYTES = 2 << 30  # free in memory for the files of a rehearsal to be kept there
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
 
 
@@ -156,7 +158,7 @@ def rehearse(
         raise UsageError("--protocol plain: agents do not offer it; choose blind, moments or paper")
     rules = Rules() if rules is None else rules
     check_agents(len(cluster.agents), protocol, rules)
-    with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-") as name:
+    with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")
         stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules)
         plan = plan_of(stage, cluster, protocol, **options)
@@ -317,6 +319,14 @@ def in_process(stage: Stage, plan: Plan) -> Deployed:
     )
     fit = collect(plan, role.desk.outcome, weather, agents=len(agents), ledger=role.notebook.rows(), cost=cost)
     return Deployed(fit, ())
+
+
+def _scratch() -> str | None:
+    """In memory where there is room, unless TMPDIR is set: agents force each answer to disk, and in a deployment each
+    has a disk of its own, not all of them one."""
+    memory = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES
+    return str(memory) if roomy and not os.environ.get("TMPDIR") else None
 
 
 def _program(command: str) -> list[str]:

@@ -92,9 +92,10 @@ def inconsistent_question(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
 def withheld(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
     """Pretend that one agent vanished in the middle: its words are kept, the others are asked to go on without it."""
     gone = {"yes": False}
+    when = LATER if plan.protocol != "moments" else LATER - 1  # before its one large sum
 
     def alter(place: int, message: ToAgent) -> Message | None:
-        if isinstance(message, Ask | Total) and message.step >= LATER:
+        if isinstance(message, Ask | Total) and message.step >= when:
             gone["yes"] = True
         return None if gone["yes"] and place == victim else message
 

@@ -38,7 +38,8 @@ def rotate_back(view: View) -> Rotated | None:
     uploads = view.uploads()
     if len(uploads) < 2:
         return None
-    first, second = uploads[0], max(uploads[1:], key=lambda u: float(np.abs(u.alpha - uploads[0].alpha).sum()))
+    first = uploads[0]  # its α is far from all later ones, which are near each other
+    second = min(uploads[1:], key=lambda u: float(np.linalg.cond(u.gram) / np.abs(u.alpha - first.alpha).sum()))
     series = unrotate(first, second, view.public.filter_rows(), view.public.train)
     return Rotated(series=series, ones=rotated_ones(second))
 

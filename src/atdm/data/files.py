@@ -5,6 +5,7 @@ Rule 2: size is bounded before anything is decoded.
 CSV columns come back as text, parquet columns as they are typed; `columns` turns them into values.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -18,6 +19,8 @@ from atdm.data.arrow import pa, pacsv, pq
 from atdm.errors import DataError, UsageError
 
 MAX_BYTES = 2 * 1024**3  # of one table, packed or unpacked: 10 000 agents for a year of half-hours are larger; split
+
+_DECODED = 1 << 20  # bytes looked at in one go
 
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".csv.gz")
@@ -105,6 +108,7 @@ def _read_parquet(path: Path, required: Sequence[str], optional: Sequence[str], 
         texts = [name for name in wanted if pa.types.is_string(schema.field(name).type)]
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             table = file.read(columns=wanted)
+        table.validate(full=True)  # texts are UTF-8, offsets within their data
     except (FileNotFoundError, PermissionError):
         raise
     except (pa.ArrowException, OSError, ValueError):
@@ -122,6 +126,7 @@ def _read_csv(path: Path, required: Sequence[str], optional: Sequence[str], deli
         raise DataError(f"{path}: is binary or UTF-16, not UTF-8 text: save it as CSV in UTF-8")
     names = _header(path, content, delimiter)
     wanted = _choose(path, names, required, optional)
+    _refuse_other_encodings(path, content)
 
     positions = [str(i) for i in range(len(names))]
     ragged: list[Any] = []
@@ -164,6 +169,17 @@ def _unpacked(path: Path) -> bytes:
     else:
         content = path.read_bytes()
     return content.removeprefix(b"\xef\xbb\xbf")  # the byte order mark some spreadsheets write
+
+
+def _refuse_other_encodings(path: Path, content: bytes) -> None:
+    """Before the reader meets such bytes, which it reports on the terminal where a row is ragged besides."""
+    decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(content)
+    try:
+        for start in range(0, len(view), _DECODED):
+            decoder.decode(view[start : start + _DECODED])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is not UTF-8 text: save it as CSV in UTF-8") from None
 
 
 def _header(path: Path, content: bytes, delimiter: str) -> list[str]:

@@ -26,6 +26,7 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
     expect,
+    one_line,
 )  # fmt: skip
 from atdm.protocol.moments import MomentsDesk
 from atdm.protocol.paper import PaperDesk
@@ -136,7 +137,7 @@ class Aggregator:
 
     def _refused(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(…, Refuse): one agent's refusal ends the run for everybody."""
-        return self.abort(f"agent {expect(message, Refuse).reason}")
+        return self.abort(f"agent {one_line(expect(message, Refuse).reason)}")
 
     TRANSITIONS: dict[tuple[State, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
         (State.GATHERING, Ready): _gather,

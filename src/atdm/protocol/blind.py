@@ -255,7 +255,7 @@ class BlindPart(Part):
             design = Design.build(inputs, self.plan.order, minimum_norm=self.plan.minimum_norm)
             return Span.empty(design, len(self.kept), self.plan.ridge), inputs
 
-        self.span, self.inputs = self.own.host.once((self.context, "design"), public)
+        self.span, self.inputs = self.own.host.once(self.context, "design", public)
         design = self.span.design
         self.lags = np.stack([self.x[design.rows - m] for m in range(self.plan.order + 1)])
         projected = design.projected_lags(self.x)
@@ -294,7 +294,7 @@ class BlindPart(Part):
                 span = span.add(column, float(stored.ones[rank]), stored.gram[rank, : rank + 1])
             return span
 
-        self.span = self.own.host.once((self.context, "span"), adopted)
+        self.span = self.own.host.once(self.context, "span", adopted)
         self.scale = 0.1
         return self._send_scalars()
 
@@ -356,9 +356,8 @@ class BlindPart(Part):
         self.own.notebook.write("basis total", values["total"])
         self.own.notebook.write("scalars", np.append(values["gram"], values["one"]), "gram")
         before = self.span
-        self.span = self.own.host.once(
-            (self.context, "span"), lambda: before.add(values["total"], float(values["one"][0]), values["gram"])
-        )
+        total, one, row = values["total"], float(values["one"][0]), values["gram"]
+        self.span = self.own.host.once(self.context, "span", lambda: before.add(total, one, row))
         self.moves = 0
         self.opened += 1
         return self._send_scalars()
@@ -366,7 +365,7 @@ class BlindPart(Part):
     def _send_scalars(self) -> list[Message]:
         """The whole descent in the span, then this agent's own residual r_i = ν − Z_iᵀ(Zξ) − λξ_i."""
         ridge = self.span.ridge
-        alpha, c, error, trials = self.own.host.once((self.context, "descent"), self._descend)
+        alpha, c, error, trials = self.own.host.once(self.context, "descent", self._descend)
         nu, weight = self.span.multiplier(alpha, c), float(self.directions @ c)
         r = nu - float((self.lags[0] - alpha @ self.lags[1:]) @ error) - ridge * weight
         r_scaled = r / (nu * self.scale * math.sqrt(self.agents))
@@ -426,7 +425,7 @@ class BlindPart(Part):
         flat = np.concatenate([values["inner"], values["squares"], values["negative"]])
         self.own.notebook.write("scalars", flat, "residual")
         announced = Announced.unpack(values["announced"], self.plan.order, len(self.span))
-        self.own.host.once((self.context, "verified"), lambda: verify_leader(self.span, announced, self.plan.tolerance))
+        self.own.host.once(self.context, "verified", lambda: verify_leader(self.span, announced, self.plan.tolerance))
         self.announced = announced
         self.inner, (self.square, residual) = values["inner"], values["squares"]
         self.negative = values["negative"]
@@ -477,7 +476,7 @@ class BlindPart(Part):
             raise RunAborted(f"the state would rest on {1 / size:.1f} agents in effect, fewer than {least:g}")
         if not abs(float(span.ones @ found.weights) - 1.0) < 1e-6:
             raise RunAborted("the weights do not add up to one")
-        state = self.own.host.once((self.context, "state"), lambda: span.state(found.weights) + REFERENCE_TEMP)
+        state = self.own.host.once(self.context, "state", lambda: span.state(found.weights) + REFERENCE_TEMP)
         self.own.notebook.write("state", state)
         self.own.notebook.write("coefficients", found.alpha)
         layout = release_layout(self.plan, int(self.fresh.sum()))
@@ -506,7 +505,7 @@ class BlindPart(Part):
         """Keep the totals opened in this run: the latest version, and the one that surely everybody has."""
         if not self.opened:
             return
-        latest, before = self.own.host.once((self.context, "totals"), self._totals)
+        latest, before = self.own.host.once(self.context, "totals", self._totals)
         q = self.directions[: len(latest)]
         previous = self.base if before is None else Basis(before, q[:-1])
         self.own.memory.keep(self.session.run.roster_hash, (Basis(latest, q), previous))

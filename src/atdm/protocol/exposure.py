@@ -24,6 +24,9 @@ class Charge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coefficient: float  # q, this agent's own
     rows: tuple[Stretch, ...]
 
+    def __repr__(self) -> str:
+        return f"Charge(rank {self.rank})"
+
 
 class Bookings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one message adds to the account."""
@@ -32,7 +35,7 @@ class Bookings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     released: tuple[Stretch, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Exposure:
     time: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     totals: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -41,6 +44,9 @@ class Exposure:
     book: list[Charge] = field(default_factory=list)
     _new: list[Charge] = field(default_factory=list)  # since the last `booked`
     _newly_released: list[IntArray] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Exposure({len(self.time)} rows, {len(self.book)} totals)"
 
     def on(self, rows: IntArray) -> tuple[IntArray, FloatArray]:
         """Totals and leverage of each of these rows so far."""

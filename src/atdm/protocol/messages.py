@@ -161,10 +161,15 @@ def _decode(decoder: "msgspec.msgpack.Decoder[M]", data: bytes, limit: int) -> M
     try:
         message = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerError(f"message does not decode ({str(error)[:80]}): ignored") from None
+        raise PeerError(f"message does not decode ({one_line(str(error), 80)}): ignored") from None
     if _encoder.encode(message) != data:  # one meaning, one encoding: a resend is byte-identical
         raise PeerError("message is not in canonical form: ignored")
     return message
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """Another party's words as they may be shown: one line, printable, not too long."""
+    return "".join(c if c.isprintable() else " " for c in text[:most])
 
 
 def expect(message: object, kind: type[M]) -> M:

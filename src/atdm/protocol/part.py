@@ -16,18 +16,19 @@ from atdm.protocol.store import Memory
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Host:
     """A machine that runs one or more agents. What follows from public values alone is worked out once per host:
     agents that stand at the same context, which hashes all they were shown, would each compute the same."""
 
-    _key: object = None
-    _value: Any = None
+    _known: dict[str, tuple[bytes, Any]] = field(default_factory=dict)  # the latest of each kind
 
-    def once(self, key: object, compute: Callable[[], T]) -> T:
-        if self._key != key:
-            self._value, self._key = compute(), key
-        return cast(T, self._value)
+    def once(self, context: bytes, what: str, compute: Callable[[], T]) -> T:
+        known, value = self._known.get(what, (b"", None))
+        if known != context:
+            value = compute()
+            self._known[what] = (context, value)
+        return cast(T, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -73,6 +73,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seed: bytes = b""  # drawn with this message
     bookings: Bookings
 
+    def __repr__(self) -> str:
+        return f"Entry({len(self.message)} bytes, {len(self.bookings.charges)} totals)"
+
 
 class _Basis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     version: int

@@ -168,7 +168,7 @@ class StateFolder:
             replace_file(path, msgspec.msgpack.encode(sign_roster(self.authority(), members)))
         try:
             roster = msgspec.msgpack.decode(path.read_bytes(), type=Roster)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise DataError(f"{path} cannot be read as a roster: restore the whole folder") from None
         if sorted((m.name, m.owner) for m in roster.members) != sorted(agents):
             raise UsageError(

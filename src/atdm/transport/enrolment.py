@@ -280,7 +280,7 @@ def _read(path: Path, kind: type[T], what: str) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}): give {what}") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: is not {what}: get it again") from None
 
 
