@@ -29,7 +29,7 @@ def deployed(simulated: atdm.Fit) -> atdm.Fit:
     return replace(simulated, weights=None, transcript={})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not outlive the module
 def browser() -> Iterator[Any]:
     """A chromium that is installed; nothing is downloaded."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'atdm[browser]'")
@@ -46,7 +46,7 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page_file(simulated: atdm.Fit, cluster: atdm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from atdm.report.page import fit_page
 
