@@ -1,5 +1,6 @@
 """Hashes, keys, signatures, boxes, tags, key files."""
 
+import hmac
 import os
 import stat
 
@@ -141,3 +142,13 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="No space left"):
         keys.write_key_file(tmp_path / "agent.key", SEED)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tagger_gives_the_tags_of_one_key_and_refuses_others():
+    key, packed = bytes(range(32)), keys.pack("receipt", b"context")
+    tagger = keys.Tagger(key)
+    reference = hmac.new(key, packed, "sha256").digest()[: keys.TAG_BYTES]
+    assert tagger.tag(packed) == tagger.tag(packed) == reference
+    tagger.check(reference, packed)
+    with pytest.raises(PeerError):
+        tagger.check(reference, packed + b"x")

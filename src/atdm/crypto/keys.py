@@ -151,6 +151,28 @@ def tag(key: bytes, *fields: Field) -> bytes:
     return mac.finalize()[:TAG_BYTES]
 
 
+class Tagger:
+    """Tags of many messages under one key: the key is set up once. Messages are packed by the caller."""
+
+    __slots__ = ("_fresh",)
+
+    def __init__(self, key: bytes) -> None:
+        self._fresh = HMAC(_own_key(key, "tag key"), hashes.SHA256())
+
+    def __repr__(self) -> str:
+        return "Tagger()"
+
+    def tag(self, packed: bytes) -> bytes:
+        mac = self._fresh.copy()
+        mac.update(packed)
+        return mac.finalize()[:TAG_BYTES]
+
+    def check(self, received: bytes, packed: bytes) -> None:
+        """As `check_tag`."""
+        if not hmac.compare_digest(self.tag(packed), received):
+            raise PeerError("a tag does not verify: the message was altered, or belongs to another run")
+
+
 def check_tag(key: bytes, received: bytes, *fields: Field) -> None:
     """Raise PeerError unless `received` is the tag of exactly these fields; takes the same time for any wrong tag."""
     if not hmac.compare_digest(tag(key, *fields), received):

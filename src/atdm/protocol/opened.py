@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, check_tag, derive, digest, tag
+from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES, FloatArray, UInt64Array
 from atdm.errors import PeerError, RunAborted
@@ -138,9 +138,8 @@ class OpenPart(Part):
         self._seed = derive(self.session.seed, "self mask", self.context)
         Stream(self._seed).add(words, self_nonce(ask.step))
         self.session.mask(words, sum_nonce(self.context, ask.what, layout))
-        tags = b"".join(
-            tag(self.session.receipt_key(peer), self.context, self.session.index) for peer in self.session.neighbours
-        )
+        receipt, me = pack("receipt", self.context), self.session.index
+        tags = b"".join(self.session.receipts(peer, me).tag(receipt) for peer in self.session.neighbours)
         return Masked(run=ask.run, step=ask.step, phase=ask.what, words=ring.to_bytes(words), tags=tags)
 
     def _float_mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
@@ -163,9 +162,10 @@ class OpenPart(Part):
         peers = self.session.neighbours
         if len(tags) != TAG_BYTES * len(peers):
             raise RunAborted("a receipt is missing: not everybody sent its part, this agent does not consent")
+        receipt = pack("receipt", self.context)
         try:
             for i, peer in enumerate(peers):
-                check_tag(self.session.receipt_key(peer), tags[TAG_BYTES * i : TAG_BYTES * (i + 1)], self.context, peer)
+                self.session.receipts(peer, peer).check(tags[TAG_BYTES * i : TAG_BYTES * (i + 1)], receipt)
         except PeerError:
             raise RunAborted("a receipt is of another question: not everybody was asked this, no consent") from None
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from atdm.crypto.graph import Graph
-from atdm.crypto.keys import ExchangeKey, SigningKey, derive, digest, verify
+from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
 from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
 from atdm.crypto.ring import FloatArray, UInt64Array
 from atdm.errors import PeerError
@@ -100,7 +100,7 @@ class Session:
         self.run, self.index, self.seed = run, index, seed
         self._exchange = exchange
         self._pairs: dict[int, bytes] = {}
-        self._receipts: dict[int, bytes] = {}
+        self._receipts: dict[tuple[int, int], Tagger] = {}
         self.neighbours = run.graph().neighbours(index)
         self._pairs = {peer: self.pair_key(peer) for peer in self.neighbours}
         me = run.members[index].identity
@@ -129,11 +129,11 @@ class Session:
             config=run.plan.hash(),
         )
 
-    def receipt_key(self, peer: int) -> bytes:
-        """For the receipts of opened sums; derived once per neighbour."""
-        if peer not in self._receipts:
-            self._receipts[peer] = derive(self._pairs[peer], "receipt")
-        return self._receipts[peer]
+    def receipts(self, peer: int, sender: int) -> Tagger:
+        """For receipts of opened sums between this agent and a neighbour: one key for each direction."""
+        if (peer, sender) not in self._receipts:
+            self._receipts[peer, sender] = Tagger(derive(self._pairs[peer], "receipt", sender))
+        return self._receipts[peer, sender]
 
     def float_masks(self, size: int, nonce: bytes, scale: float) -> FloatArray:
         """The sum of this agent's pairwise masks as real numbers, uniform in ±scale: the paper's, not ours."""
