@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test soak bench docs browser clean
+.PHONY: demo test soak coverage bench docs browser clean
 
 demo: .venv/demo.stamp
 	$(BIN)/atdm demo
@@ -16,6 +16,10 @@ test: .venv/dev.stamp
 soak: .venv/dev.stamp
 	$(BIN)/pytest -m soak
 
+coverage: .venv/dev.stamp
+	$(BIN)/coverage run -m pytest -m "not soak" tests/crypto tests/protocol tests/reliability
+	$(BIN)/coverage report --show-missing --skip-covered --fail-under=95
+
 bench: .venv/dev.stamp
 	$(BIN)/atdm bench
 
@@ -23,6 +27,7 @@ docs: .venv/dev.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/flow_figure.py
+	$(BIN)/python tools/state_diagrams.py
 	$(BIN)/mkdocs build --strict
 
 # The report's tests use a chromium that is there; this tries to install Debian's where it is not.

@@ -116,10 +116,12 @@ class Line:
                     pause = FIRST_PAUSE
                     await self._opened()
                     while self._client.is_connected:  # the client may take long to say that it has closed
+                        _stop_if_cancelled()
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(closed.wait(), WATCH_EVERY)
                     log.info("connection to %s lost", ", ".join(self._door.servers))
                 await self._close()
+                _stop_if_cancelled()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, guards nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
@@ -157,6 +159,13 @@ class Line:
         client, self._client = self._client, None
         if client is not None:
             await _shut(client)
+
+
+def _stop_if_cancelled() -> None:
+    """The client swallows a cancellation that meets it while it flushes; the task still knows that it was asked."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _shut(client: Any) -> None:

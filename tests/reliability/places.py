@@ -1,0 +1,225 @@
+"""Every place where a party can stand: reached by replaying a recorded run, one message after the other.
+
+A recording is a run of honest parties whose randomness follows from a seed; replaying its messages to a fresh party
+brings it to the same place, byte for byte.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from atdm.errors import UsageError
+from atdm.protocol.agent import Agent
+from atdm.protocol.agent import State as AgentState
+from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.aggregator import State as AggregatorState
+from atdm.protocol.blind import BlindPart
+from atdm.protocol.desk import Outgoing
+from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregator, encode
+from atdm.protocol.opened import OpenDesk, OpenPart, Sum
+from atdm.protocol.plan import Plan
+from atdm.protocol.relay import BlindDesk
+from atdm.protocol.session import announce_hash
+from atdm.protocol.store import decode_entry, encode_entry
+from tests.clusters import tiny
+from tests.protocol.world import Ram, World
+
+PROTOCOLS = ("blind", "moments", "paper")
+SEED, AGENTS, ROWS = 3, 4, 60
+LEADER, MEMBER = 0, 1
+TO_AGENT = tuple(ToAgent.__args__)
+TO_AGGREGATOR = tuple(ToAggregator.__args__)
+_down, _up = msgspec.msgpack.Decoder(ToAgent), msgspec.msgpack.Decoder(ToAggregator)
+
+
+def read_down(data: bytes) -> Message:
+    return _down.decode(data)
+
+
+def read_up(data: bytes) -> Message:
+    return _up.decode(data)
+
+
+@dataclass
+class Failing(Ram):
+    """A store that can be told to fail."""
+
+    broken: bool = False
+
+    def _write(self, write) -> None:
+        if self.broken:
+            raise UsageError("the disk is full")
+        super()._write(write)
+
+
+class Recorder(World):
+    """A world in which every agent has randomness of its own, and that remembers who was sent what."""
+
+    def __init__(self) -> None:
+        super().__init__(tiny(SEED, agents=AGENTS, rows=ROWS), SEED)
+        self.stores = [Failing() for _ in self.stores]
+        self.down: dict[int, list[tuple[bytes, list[bytes]]]] = {i: [] for i in range(AGENTS)}
+        self.runs: list[list[tuple[int, bytes]]] = []  # per run: what reached the aggregator
+
+    def agent(self, i: int) -> Agent:
+        fresh = self.agents[i] is None
+        agent = super().agent(i)
+        if fresh:
+            agent._random_bytes = random.Random(f"agent {i}").randbytes
+        return agent
+
+    def deliver(self, i: int, data: bytes) -> list[bytes]:
+        replies = super().deliver(i, data)
+        self.down[i].append((data, replies))
+        return replies
+
+    def aggregator(self, plan, cohorts=None) -> Aggregator:
+        self.runs.append([])
+        return super().aggregator(plan, cohorts)
+
+    def _to_aggregator(self, aggregator: Aggregator, sender: int, reply: bytes) -> list[Outgoing]:
+        self.runs[-1].append((sender, reply))
+        return super()._to_aggregator(aggregator, sender, reply)
+
+    def plans(self, protocol: str) -> list[Plan]:
+        """Of `blind` two runs, the second over more rows, so that it extends the basis of the first."""
+        ends = (ROWS - 8, ROWS) if protocol == "blind" else (ROWS,)
+        return [self.plan(protocol=protocol, rows=slice(0, end)) for end in ends]
+
+
+@lru_cache
+def recorded(protocol: str) -> Recorder:
+    world = Recorder()
+    for plan in world.plans(protocol):
+        if world.run(world.aggregator(plan)) is None:
+            raise AssertionError(world.reasons)
+    return world
+
+
+@dataclass(frozen=True)
+class Place:
+    """A party stands here after so many messages of its recording."""
+
+    name: str  # a state, or a state and a phase
+    protocol: str
+    who: int
+    messages: int
+    then: str = ""  # what happens to it after them
+
+
+def phase_of(agent: Agent) -> str:
+    part = agent.part
+    if isinstance(part, BlindPart):
+        return f"{agent.state}/{part.phase}"
+    if isinstance(part, OpenPart):
+        return f"{agent.state}/{'consent' if part._seed else 'question'}"
+    return str(agent.state)
+
+
+def stand(place: Place) -> Agent:
+    """A fresh agent, brought to its place."""
+    world, history = Recorder(), recorded(place.protocol).down[place.who]
+    agent, store = world.agent(place.who), world.stores[place.who]
+    for data, replies in history[: place.messages]:
+        if agent.receive(data) != replies:
+            raise AssertionError("a replayed message was answered otherwise")
+    if place.then == "abort":
+        agent.receive(encode(Abort(run=run_id(agent), reason="told to")))
+    elif place.then == "broken disk":
+        store.broken = True
+        try:
+            agent.receive(history[place.messages][0])
+        except UsageError:
+            store.broken = False
+    elif place.then == "lost":
+        last = decode_entry(store.entries[-1])
+        store.entries[-1] = encode_entry(msgspec.structs.replace(last, answer=bytes(32)))
+        world.restart(place.who)
+        agent = world.agent(place.who)
+    return agent
+
+
+def run_id(agent: Agent) -> bytes:
+    if agent.part is not None:
+        return agent.part.session.run.id
+    return announce_hash(agent._announce) if agent._announce is not None else bytes(32)
+
+
+@lru_cache
+def agent_places() -> tuple[Place, ...]:
+    """The first time an agent stands in each state and phase, for every protocol, as leader and as member."""
+    found: dict[tuple, Place] = {}
+    for protocol in PROTOCOLS:
+        for who in (LEADER, MEMBER):
+            agent = Recorder().agent(who)
+            for n, (data, _) in enumerate([*recorded(protocol).down[who], (b"", [])]):
+                name = phase_of(agent)
+                key = (name, protocol if "/" in name else "", who)
+                found.setdefault(key, Place(name, protocol, who, n))
+                if data:
+                    agent.receive(data)
+    for who in (LEADER, MEMBER):
+        for then, name in (("abort", "aborted"), ("broken disk", "halted"), ("lost", "lost")):
+            found[name, "", who] = Place(name, "blind", who, 4, then)
+    return tuple(found.values())
+
+
+def agent_state(place: Place) -> AgentState:
+    return AgentState(place.name.split("/")[0])
+
+
+# The aggregator
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The aggregator stands here after so many messages of the first recorded run."""
+
+    name: str
+    protocol: str
+    messages: int
+    refused: bool = False
+
+
+def desk_name(role: Aggregator) -> str:
+    if isinstance(role.desk, BlindDesk) and role.state is AggregatorState.RUNNING:
+        return f"running/{'secrets' if role.desk._secrets is None else 'sum'}"
+    if isinstance(role.desk, OpenDesk) and role.state is AggregatorState.RUNNING:
+        if not isinstance(role.desk._question, Sum):
+            return "running/collect"
+        return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
+    return str(role.state)
+
+
+def seat(desk: Desk) -> Aggregator:
+    world = Recorder()
+    role = world.aggregator(world.plans(desk.protocol)[0])
+    for sender, data in recorded(desk.protocol).runs[0][: desk.messages]:
+        role.receive(sender, data)
+    if desk.refused:
+        role.abort("told to")
+    return role
+
+
+@lru_cache
+def desk_places() -> tuple[Desk, ...]:
+    found: dict[tuple, Desk] = {}
+    for protocol in PROTOCOLS:
+        role = seat(Desk("", protocol, 0))
+        for n, (sender, data) in enumerate([*recorded(protocol).runs[0], (0, b"")]):
+            name = desk_name(role)
+            found.setdefault((name, protocol if "/" in name else ""), Desk(name, protocol, n))
+            if data:
+                role.receive(sender, data)
+    found["aborted", ""] = Desk("aborted", "blind", 6, refused=True)
+    return tuple(found.values())
+
+
+def announcement(protocol: str) -> Announce:
+    data, _ = recorded(protocol).down[MEMBER][0]
+    message = read_down(data)
+    if not isinstance(message, Announce):
+        raise AssertionError("a run begins with an announcement")
+    return message

@@ -1,0 +1,354 @@
+"""A whole deployment in one loop, driven by a seed: messages are delayed, reordered, sent twice, lost, altered, sent to
+the wrong party or again from an earlier run; agents are killed at a write, restarted or lose their disk; the aggregator
+is restarted.
+
+    python -m tests.reliability.simulation SEED [SEED …]     replays runs and says how each ended
+    python -m tests.reliability.simulation --runs 1000 [--from SEED]
+
+Every run either ends with the plain fit of its roster, exactly the sum of its loads, or without a result. What must
+hold for every message ever handed out is checked where it is handed out (`Simulation.hand_out`).
+
+Words of `moments` and `paper` carry no check words: an altered one would be an altered reading of that agent. The
+channel protects them (TLS), so here they are lost, cut or replaced by garbage, but no bit of them is flipped.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+import numpy as np
+
+from atdm.crypto import ring
+from atdm.crypto.keys import SigningKey
+from atdm.data import Cluster
+from atdm.errors import PeerError
+from atdm.kernel.descent import Status
+from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.blind import LOAD_BOUND, Phase
+from atdm.protocol.desk import Outcome, Outgoing
+from atdm.protocol.messages import Answer, Consent, Masked, Ready, ToAggregator
+from atdm.protocol.part import Host
+from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.roster import sign_roster
+from atdm.protocol.rules import Rules
+from atdm.protocol.store import answer_hash, decode_entry
+from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
+from atdm.run import fit, make_plan, weather_of
+from tests.clusters import tiny
+from tests.protocol.world import Killed, Ram
+
+ROWS = 32
+FAULTS = ("delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill", "restart", "lose disk", "aggregator")
+TRIES = 8  # of one message
+MOST_STEPS = 20_000  # events of one attempt; a run takes a few hundred
+CLUSTERS = 4  # for each number of agents, so that plain fits are found once
+LONG = 1_000_000  # seeds from here on belong to `make soak`: every hundredth run is of up to 64 agents
+MANY = (24, 32, 48, 64)
+AGENTS = (3, 4, 4, 5, 5, 5, 6, 6, 7, 8, 9, 10, 12, 16)
+FEW = (3, 3, *[4] * 6, *[5] * 7, *[6] * 6, 7, 7, 7, 8, 8, 8, 10, 12, 16)  # for every `make test`
+TOLERANCE = {"blind": 3e-4, "moments": 1e-6, "paper": 1e-6}  # of coefficients; docs/spec.md
+_decoder = msgspec.msgpack.Decoder(ToAggregator)
+
+
+class Wrong(AssertionError):
+    """Something that must never happen did."""
+
+
+def need(condition: bool, what: str) -> None:
+    if not condition:
+        raise Wrong(what)
+
+
+@cache
+def cluster_of(agents: int, number: int) -> Cluster:
+    return tiny(100 * agents + number, agents=agents, rows=ROWS)
+
+
+@cache
+def expected(agents: int, number: int, nonnegative: bool):
+    """What a trusted centre finds, and the exact sum of loads in fixed point, for either budget."""
+    cluster = cluster_of(agents, number)
+    found = fit(cluster, "plain", order=1, ridge=20.0, nonnegative="ridge" if nonnegative else False)
+    sums = {}
+    for budget in (BLIND_BUDGET, OPEN_BUDGET):
+        bits = min(63, ring.fractional_bits(agents, LOAD_BOUND, budget))
+        integers = [[round(value * 2**bits) for value in column] for column in cluster.load.to_numpy(float).T]
+        sums[budget] = np.array([sum(row) / 2**bits for row in zip(*integers, strict=True)])
+    return found, sums
+
+
+@dataclass(slots=True)
+class Letter:
+    """A message under way. to: an agent's place, or −1−place for what an agent sent to the aggregator."""
+
+    to: int
+    data: bytes
+    attempt: int
+    tries: int = 0
+
+
+class Simulation:
+    def __init__(self, seed: int) -> None:
+        self.seed, self.rng = seed, random.Random(seed)
+        rng = self.rng
+        self.protocol = rng.choice(("blind", "blind", "moments", "paper"))
+        large = seed >= LONG and seed % 100 == 0
+        self.size, self.number = rng.choice(MANY if large else AGENTS if seed >= LONG else FEW), rng.randrange(CLUSTERS)
+        self.nonnegative = self.protocol != "paper" and rng.random() < 0.1
+        few = self.protocol == "blind" and rng.random() < 0.03
+        self.least = self.size + 1 if few else 3
+        self.rate = rng.choice((0.0, 0.002, 0.005, 0.01, 0.03, 0.1))
+        self.faults = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
+        self.patient = rng.random() < 0.8  # whether what was lost is sent again
+        self.cluster = cluster_of(self.size, self.number)
+        self.plan = make_plan(
+            self.cluster, self.protocol, order=1, ridge=20.0, nonnegative="ridge" if self.nonnegative else False
+        )
+        self.rules = Rules(
+            least_agents=self.least, rows_per_parameter=1, agents_per_total=1, leverage=1.0, colluders=0, dither=0
+        )
+        authority = SigningKey(rng.randbytes(32))
+        keys = {name: SigningKey(rng.randbytes(32)) for name in self.cluster.agents}
+        self.roster = sign_roster(authority, [(n, str(self.cluster.owner[n]), keys[n].public) for n in keys])
+        self.keys = [keys[member.name] for member in self.roster.members]
+        self.secrets = [rng.randbytes(32) for _ in keys]
+        self.stores = [Ram() for _ in keys]
+        self.agents: list[Agent | None] = [None] * len(keys)
+        self.host = Host() if rng.random() < 0.7 else None
+        self.sent: dict[tuple, bytes] = {}
+        self.masked: dict[tuple[bytes, int], set[int]] = {}  # run, step → agents whose words left
+        self.released: set[int] = set()  # blind: rows shown
+        self.air: list[Letter] = []
+        self.lost: list[Letter] = []
+        self.old: list[Letter] = []
+        self.wiped: set[int] = set()
+        self.attempt = 0
+        self.seen: Counter = Counter()
+
+    def agent(self, i: int) -> Agent:
+        if self.agents[i] is None:
+            name = self.roster.members[i].name
+            columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
+            self.agents[i] = Agent(
+                identity=self.keys[i], secret=self.secrets[i], roster=self.roster, authority=self.roster.authority,
+                readings=Readings(seconds(self.cluster.time), *columns), weather=weather_of(self.cluster),
+                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], host=self.host,
+            )  # fmt: skip
+        return self.agents[i]
+
+    # What must hold for whatever an agent hands out
+
+    def hand_out(self, i: int, replies: list[bytes]) -> None:
+        for reply in replies:
+            message = _decoder.decode(reply)
+            if isinstance(message, Ready):
+                self.seen["ready"] += 1
+            elif isinstance(message, Masked | Consent | Answer):
+                key = (i, type(message), message.run, message.step)
+                need(self.sent.setdefault(key, reply) == reply, f"agent {i} sent two messages under one context")
+            if isinstance(message, Masked):
+                need(self.size >= self.least, "words left in a run of too few agents")
+                self.masked.setdefault((message.run, message.step), set()).add(i)
+                self._written_first(i, message, replies)
+            if isinstance(message, Consent):
+                there = self.masked[message.run, message.step] | {i}  # it may have died before sending its own
+                need(len(there) == self.size, f"agent {i} consented while {self.size - len(there)} had sent nothing")
+
+    def _written_first(self, i: int, message: Masked, replies: list[bytes]) -> None:
+        need(bool(self.stores[i].entries), "words left before anything was written down")
+        entry = decode_entry(self.stores[i].entries[-1])
+        need(entry.answer == answer_hash(replies), "words left that are not the ones written down")
+        if message.phase == Phase.BASIS:
+            need(len(entry.bookings.charges) > 0, "a total left before it was charged")
+
+    # The loop
+
+    def run(self) -> Counter:
+        """Up to two attempts; returns what was seen."""
+        for _ in range(2):
+            outcome = self._attempt()
+            self.seen["attempts"] += 1
+            if outcome is None:
+                self.seen["no result"] += 1
+                continue
+            self._check(outcome)
+            if self.rng.random() < 0.7:
+                break
+        return self.seen
+
+    def _attempt(self) -> Outcome | None:
+        self.attempt += 1
+        cohorts = {member.cohort for member in self.roster.members}
+        self.role = Aggregator(
+            plan=self.plan, roster=self.roster, cohorts=cohorts, weather=weather_of(self.cluster), attempt=self.attempt
+        )
+        self._post(self.role.start())
+        resent, steps = 0, 0
+        while self.role.state in (State.GATHERING, State.RUNNING):
+            steps += 1
+            need(steps < MOST_STEPS, "the run does not end")
+            if not self.air:
+                if not self.lost or not self.patient or resent > 200:
+                    self._post(self.role.abort("the deadline passed"))
+                    break
+                self.air, self.lost, resent = self.lost, [], resent + 1
+            if not self._event():
+                break
+        for letter in [one for one in self.air if one.to >= 0]:  # whoever is there hears the end
+            self.air.remove(letter)
+            self._deliver(letter)
+        return self.role.desk.outcome if self.role.state is State.DONE else None
+
+    def _event(self) -> bool:
+        """One thing happens. False: the aggregator is gone."""
+        rng = self.rng
+        letter = self.air[rng.randrange(len(self.air))] if "delay" in self.faults else self.air[0]
+        if rng.random() >= self.rate:
+            self.air.remove(letter)
+            self._deliver(letter)
+            return True
+        fault = rng.choice(self.faults)
+        self.seen[fault] += 1
+        if fault == "aggregator":
+            self.role.state = State.ABORTED  # its process is gone: agents hear nothing more of this run
+            return rng.random() < 0.8
+        victim = rng.randrange(self.size)
+        if fault == "duplicate":
+            self.air.append(Letter(letter.to, letter.data, letter.attempt))
+        elif fault == "drop":
+            self.air.remove(letter)
+            self.lost.append(letter)
+        elif fault == "alter":
+            self._deliver(Letter(letter.to, self._altered(letter), letter.attempt), true=False)
+        elif fault == "misdeliver":
+            to = rng.randrange(self.size)
+            self._deliver(Letter(to if letter.to >= 0 else -1 - to, letter.data, letter.attempt), true=letter.to >= 0)
+        elif fault == "replay" and self.old:
+            self._deliver(rng.choice(self.old))
+        elif fault == "kill":
+            self.stores[victim].die, self.stores[victim].after = rng.randint(1, 2), rng.random() < 0.5
+        elif fault == "restart":
+            self.agents[victim] = None
+        elif fault == "lose disk" and rng.random() < 0.2:
+            self.stores[victim], self.agents[victim] = Ram(), None
+            self.wiped.add(victim)
+        return True
+
+    def _altered(self, letter: Letter) -> bytes:
+        data, rng = letter.data, self.rng
+        way = rng.randrange(4)
+        if way == 0:
+            return data[: rng.randrange(len(data) + 1)]
+        if way == 1:
+            return rng.randbytes(rng.randrange(1, 200))
+        if way == 2:
+            return data + rng.randbytes(rng.randint(1, 9))
+        if letter.to < 0 and self.protocol != "blind" and isinstance(_decoder.decode(data), Masked | Answer):
+            return data[:-1]
+        at = rng.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+    def _deliver(self, letter: Letter, *, true: bool = True) -> None:
+        if len(self.old) < 400:
+            self.old.append(letter)
+        if letter.to < 0:
+            self._to_aggregator(letter, true)
+            return
+        i = letter.to
+        try:
+            replies = self.agent(i).receive(letter.data)
+        except PeerError:
+            self._send_again(letter, true)
+            return
+        except Killed:
+            self.agents[i] = None
+            self._send_again(letter, true)
+            return
+        self.hand_out(i, replies)
+        self.air += [Letter(-1 - i, reply, self.attempt) for reply in replies]
+
+    def _to_aggregator(self, letter: Letter, true: bool) -> None:
+        if letter.attempt != self.attempt and self.rng.random() < 0.5:
+            return  # most transports drop what belongs to a connection that is gone
+        try:
+            self._post(self.role.receive(-1 - letter.to, letter.data))
+        except PeerError:
+            self._send_again(letter, true)
+
+    def _send_again(self, letter: Letter, true: bool) -> None:
+        """What was not taken comes again, as from transport/nats.py, until it is taken or the run is another."""
+        letter.tries += 1
+        if true and letter.attempt == self.attempt and letter.tries < TRIES:
+            self.lost.append(letter)
+
+    def _post(self, out: list[Outgoing]) -> None:
+        for to, data in out:
+            self.air += [Letter(i, data, self.attempt) for i in (range(self.size) if to is None else (to,))]
+
+    # The oracle
+
+    def _check(self, outcome: Outcome) -> None:
+        need(self.size >= self.least and len(self.role.members) == self.size, "a result of too few agents")
+        found, sums = expected(self.size, self.number, self.nonnegative)
+        estimate = outcome.estimate
+        self.seen[str(estimate.status)] += 1
+        exact = sums[BLIND_BUDGET if self.protocol == "blind" else OPEN_BUDGET]
+        rows = np.searchsorted(seconds(self.cluster.time), outcome.time)
+        need(np.array_equal(outcome.load, exact[rows]), "the load is not the exact sum over the roster")
+        if self.protocol == "blind":
+            rows_shown = set(outcome.time.tolist())
+            need(len(self.wiped) == self.size or not self.released & rows_shown, "a row was released twice")
+            self.released |= rows_shown
+        if estimate.status is not Status.CONVERGED:
+            need(self.protocol == "blind" and estimate.status is Status.CAPPED, f"status {estimate.status}")
+            return
+        for name in ("alpha", "beta", "gamma", "theta"):
+            mine, theirs = getattr(estimate.coefficients, name), getattr(found.model, name)
+            need(np.abs(mine - theirs).max() <= TOLERANCE[self.protocol], f"{name} is not that of the plain fit")
+        need(estimate.ridge == found.ridge, "another ridge than the plain fit")
+
+
+def simulate(seed: int) -> Counter:
+    """One seed; a failure carries the command that replays it."""
+    try:
+        return Simulation(seed).run()
+    except Exception as error:
+        command = f"python -m tests.reliability.simulation {seed}"
+        raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\nreplay: {command}") from error
+
+
+def simulate_many(first: int, runs: int, seconds_allowed: float = float("inf")) -> tuple[int, Counter]:
+    began, seen = time.process_time(), Counter()
+    for n in range(runs):
+        if time.process_time() - began > seconds_allowed:
+            return n, seen
+        seen += simulate(first + n)
+    return runs, seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seeds", nargs="*", type=int)
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    args = parser.parse_args()
+    for seed in args.seeds:
+        one = Simulation(seed)
+        print(f"seed {seed}: {one.protocol}, {one.size} agents, rate {one.rate}, {', '.join(one.faults)}")
+        print(dict(one.run()))
+    if args.runs:
+        began = time.process_time()
+        done, seen = simulate_many(args.first, args.runs)
+        print(f"{done} runs from seed {args.first}, {time.process_time() - began:.0f} s: {dict(seen)}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What is published works without the checkout: built, installed into an empty environment, run from elsewhere."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def call(*words: object, cwd: Path) -> str:
+    quiet = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run([*map(str, words)], cwd=cwd, env=quiet, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, f"{words}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel made from the source distribution, not from the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    call(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def installed(folder: Path, *packages: object) -> Path:
+    venv.create(folder, with_pip=True)
+    call(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *packages, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.mark.soak
+def test_the_distributions_have_everything_and_nothing_else(built: Path, wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"atdm"}
+    assert "atdm/py.typed" in names and any(name.endswith(".parquet") for name in names)
+    (source,) = built.glob("*.tar.gz")
+    inside = {name.partition("/")[2] for name in tarfile.open(source).getnames()}
+    assert {"README.md", "LICENSE", "pyproject.toml", "docs/reliability.md", "tests/clusters.py"} <= inside
+
+
+@pytest.mark.soak
+def test_the_demo_runs_from_a_wheel_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    commands = installed(tmp_path / "venv", wheel)
+    printed = call(commands / "atdm", "demo", cwd=tmp_path)
+    assert "converged" in printed and (tmp_path / "out" / "report.html").stat().st_size > 10_000
+    where = call(commands / "python", "-c", "import atdm; print(atdm.__file__)", cwd=tmp_path)
+    assert str(tmp_path) in where
+    for words in (("--help",), ("--version",), ("fit", "--help"), ("rehearse", "--help")):
+        call(commands / "atdm", *words, cwd=tmp_path)
+
+
+@pytest.mark.soak
+def test_the_oldest_dependencies_that_are_promised_are_enough(wheel: Path, tmp_path: Path) -> None:
+    import tomllib
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    oldest = [name.replace(">=", "==") + (".*" if name.count(".") < 2 else "") for name in declared]
+    try:
+        commands = installed(tmp_path / "venv", wheel, *oldest)
+    except AssertionError as error:
+        if "No matching distribution" in str(error) or "Could not find a version" in str(error):
+            pytest.skip("the package index here does not offer the oldest versions")
+        raise
+    assert "converged" in call(commands / "atdm", "demo", cwd=tmp_path)
