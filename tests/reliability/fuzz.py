@@ -120,13 +120,14 @@ def _altered(tree: object, rng: random.Random, depth: int) -> object:
     return rng.choice((None, True, [], {}, [[]], b"", rng.choice(INTEGERS), rng.choice(TEXTS), rng.choice(FLOATS)))
 
 
+SCRATCH = tempfile.TemporaryDirectory(prefix="atdm-spoiled-")  # gone with the process
+
 WAYS = (_flip, _flip, _cut, _insert, _number, _structure, _structure, _structure)
 
 
 def file_reader(read: Callable[[Path], object], suffix: str, mode: int = 0o600) -> Callable[[bytes], object]:
     """The same for something that reads a path."""
-    folder = Path(tempfile.mkdtemp(prefix="atdm-fuzz-"))
-    path = folder / f"file{suffix}"
+    path = Path(tempfile.mkdtemp(dir=SCRATCH.name)) / f"file{suffix}"
 
     def call(data: bytes) -> object:
         path.write_bytes(data)
@@ -175,7 +176,7 @@ def desk_target(desk) -> Target:
 @lru_cache
 def targets() -> tuple[Target, ...]:
     draw = random.Random(7).randbytes
-    folder = Path(tempfile.mkdtemp(prefix="atdm-fuzz-"))
+    folder = Path(tempfile.mkdtemp(dir=SCRATCH.name))
     down = tuple({data for p in PROTOCOLS for data, _ in recorded(p).down[MEMBER]})
     up = tuple({data for p in PROTOCOLS for _, data in recorded(p).runs[0]})
     agent = stand(Place("done", "blind", MEMBER, len(recorded("blind").down[MEMBER])))
