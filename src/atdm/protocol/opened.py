@@ -209,6 +209,8 @@ class OpenDesk(Desk):
         super().__init__(run, weather, notebook)
         self._step = -1
         self._graph = run.graph()
+        self._neighbours = [self._graph.neighbours(agent) for agent in range(run.agents)]
+        self._place = [{peer: at for at, peer in enumerate(peers)} for peers in self._neighbours]
 
     @abstractmethod
     def script(self) -> Script:
@@ -281,8 +283,8 @@ class OpenDesk(Desk):
 
     def _receipts_for(self, agent: int) -> bytes:
         parts = []
-        for peer in self._graph.neighbours(agent):
-            at = self._graph.neighbours(peer).index(agent) * TAG_BYTES
+        for peer in self._neighbours[agent]:
+            at = self._place[peer][agent] * TAG_BYTES
             parts.append(self._tags[peer][at : at + TAG_BYTES])
         return b"".join(parts)
 
