@@ -31,7 +31,7 @@ from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.run import Cost, Fit, collect, plan_over, warnings_of
+from atdm.run import Cost, Fit, collect, one_blas_thread, plan_over, warnings_of
 from atdm.transport.disk import Disk, lock
 from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
 from atdm.transport.frames import STREAM_BYTES
@@ -171,7 +171,8 @@ def serve_files(
 
 def serve(seats: Sequence[Seat], servers: Sequence[str], say: Say) -> None:
     """Be there for every run until told to stop (SIGTERM, SIGINT)."""
-    asyncio.run(_serve(seats, tuple(servers), say))
+    with one_blas_thread():
+        asyncio.run(_serve(seats, tuple(servers), say))
 
 
 async def _serve(seats: Sequence[Seat], servers: tuple[str, ...], say: Say) -> None:

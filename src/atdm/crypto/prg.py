@@ -61,8 +61,13 @@ class Stream:
 
     def words(self, count: int, nonce: bytes, *, again: bool = False) -> UInt64Array:
         """`count` keystream words."""
-        words = np.zeros(count, dtype=np.uint64)
-        self.add(words, nonce, again=again)
+        words = np.empty(count, dtype="<u8")
+        self._used.spend(nonce, words, again)
+        self._cipher.reset_nonce(nonce)
+        buffer = words.data.cast("B")
+        for first in range(0, len(buffer), len(_ZEROS)):
+            part = buffer[first : first + len(_ZEROS)]
+            self._cipher.update_into(_ZEROS[: len(part)], part)
         return words
 
 

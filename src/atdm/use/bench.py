@@ -22,7 +22,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.plan import ProtocolName
 from atdm.protocol.rules import Rules
-from atdm.run import enrol, fit, make_plan, weather_of
+from atdm.run import enrol, fit, make_plan, one_blas_thread, weather_of
 from atdm.transport import processes
 from atdm.transport.local import Progress
 
@@ -109,7 +109,8 @@ def _measured(
     sizes: list[int] = []
     used = min(os.cpu_count() or 1, 2) if agents >= SEVERAL_PROCESSES_FROM else 1
     _watch(aggregator, sizes)
-    traffic, peak = processes.run(aggregator, everybody, used, report)
+    with one_blas_thread():
+        traffic, peak = processes.run(aggregator, everybody, used, report)
     outcome = aggregator.desk.outcome if aggregator.desk is not None else None
     if outcome is None:
         raise RunAborted("the run ended without a result")
