@@ -20,6 +20,7 @@ from atdm.data.clock import duration
 from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
 from atdm.kernel.descent import Status
+from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
 from atdm.report.findings import findings_table
@@ -370,11 +371,14 @@ def reproduce(
 def bench(
     agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
     seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Plot time, bytes and floor against agents: an SVG.")] = None,
     as_json: Json = False,
 ) -> None:
     """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
     with Console(stderr=True).status("bench") as line:
         rows = list(run_bench(parse_sizes(agents), seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if figure is not None:
+        bench_figure(rows, figure)
     if as_json:
         show({"rows": rows})
     else:
