@@ -76,8 +76,8 @@ def _headline(fit: Fit, title: str) -> str:
     )
     learned_text = learned.aggregator_sentence(fit)
     facts = (
-        ("test R², free run", _number(r2, 3)),
-        ("test RMSE, free run", f"{_number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
+        ("test R², free run", number(r2, 3)),
+        ("test RMSE, free run", f"{number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
         ("agents", f"{fit.agents:,}"),
         ("rows", f"{rows:,} × {spell(fit.model.step)}"),
         ("status", f"{fit.status}, {fit.iterations} iterations"),
@@ -88,7 +88,7 @@ def _headline(fit: Fit, title: str) -> str:
 <p class="eyebrow">atdm report · protocol {escape(fit.protocol)}</p>
 <h1>{escape(title)}</h1>
 <p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {span}, fitted under
-<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {_number(r2, 3)}</b>. {escape(learned_text)}</p>
+<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {number(r2, 3)}</b>. {escape(learned_text)}</p>
 <dl class="tiles">{tiles}</dl>
 {f'<ul class="notes" aria-label="Notes">{notes}</ul>' if notes else ""}"""
 
@@ -115,7 +115,7 @@ def _metrics(fit: Fit) -> str:
     names = (("rmse", "RMSE [K]"), ("mape", "MAPE [%]"), ("r2", "R² [-]"))
     kinds = (("free_run", "free run"), ("one_step", "one step ahead"))
     body = [
-        [part, label, *(_number(fit.metrics[part][kind][key], 4) for key, _ in names)]
+        [part, label, *(number(fit.metrics[part][kind][key], 4) for key, _ in names)]
         for part in ("test", "train")
         for kind, label in kinds
     ]
@@ -139,8 +139,8 @@ def _constants(fit: Fit) -> str:
 
 
 def _root(z: complex) -> str:
-    imaginary = f" {'+' if z.imag > 0 else '−'} {_number(abs(z.imag), 4)}i" if abs(z.imag) > 1e-12 else ""
-    return _number(z.real, 4) + imaginary
+    imaginary = f" {'+' if z.imag > 0 else '−'} {number(abs(z.imag), 4)}i" if abs(z.imag) > 1e-12 else ""
+    return number(z.real, 4) + imaginary
 
 
 def _time(z: complex, hours: float, step: float) -> str:
@@ -158,8 +158,8 @@ def _coefficients(fit: Fit) -> str:
     head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
     body = []
     for m in range(fit.model.order + 1):
-        alpha = _number(fit.model.alpha[m - 1], 5) if m else ""
-        body.append([f"t−{m}", alpha, *(_number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
+        alpha = number(fit.model.alpha[m - 1], 5) if m else ""
+        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
     return "<h3>Coefficients</h3>" + _table(head, body, download="coefficients", text=1)
 
 
@@ -176,11 +176,11 @@ def _cost(fit: Fit) -> str:
     cost = fit.cost
     seconds = "not measured" if cost.seconds_per_agent is None else f"{cost.seconds_per_agent:.3f} s"
     body = [
-        ["each agent (median)", f"{cost.rounds:,}", _bytes(cost.bytes_up_per_agent), _bytes(cost.bytes_down_per_agent),
-         seconds],
+        ["each agent (median)", f"{cost.rounds:,}", byte_count(cost.bytes_up_per_agent),
+         byte_count(cost.bytes_down_per_agent), seconds],
         ["aggregator", "", "", "", f"{cost.seconds_aggregator:.3f} s"],
-        ["the whole run, all parties", "", _bytes(cost.bytes_up_per_agent * fit.agents),
-         _bytes(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
+        ["the whole run, all parties", "", byte_count(cost.bytes_up_per_agent * fit.agents),
+         byte_count(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
         ["key set-up, apart", "", "", "", f"{cost.setup_seconds:.2f} s"],
     ]  # fmt: skip
     lead = (
@@ -249,7 +249,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _number(value: float, digits: int) -> str:
+def number(value: float, digits: int) -> str:
     """A number for reading: fixed decimals while they say something, else powers of ten."""
     if not math.isfinite(value):
         return "–"
@@ -258,7 +258,7 @@ def _number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
-def _bytes(count: int) -> str:
+def byte_count(count: int) -> str:
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -269,15 +269,26 @@ def _bytes(count: int) -> str:
 
 
 @cache
-def _static(name: str) -> str:
+def static(name: str) -> str:
     return files("atdm.report").joinpath("static", name).read_text(encoding="utf-8")
 
 
+def policy() -> str:
+    """What a page may do: draw itself and run its own script."""
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {source_hash(static('page.js'))}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def source_hash(text: str) -> str:
+    """A style or script as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 def _document(title: str, headline: str, sections: Sequence[str]) -> str:
-    script = _static("page.js")
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return Template(_static("page.html")).substitute(
-        title=escape(title), policy=f"'sha256-{allowed}'", style=_static("page.css"), script=script,
+    return Template(static("page.html")).substitute(
+        title=escape(title), policy=policy(), style=static("page.css"), script=static("page.js"),
         headline=headline, help=HELP if any("<figure" in section for section in sections) else "",
         sections="".join(sections),
     )  # fmt: skip
