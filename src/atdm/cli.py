@@ -19,13 +19,14 @@ from atdm.data import quality
 from atdm.data.clock import duration
 from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
+from atdm.events import Said
 from atdm.kernel.descent import Status
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
 from atdm.report.findings import findings_table
 from atdm.report.folder import write_file, write_folder
 from atdm.report.page import compare_page, fit_page
-from atdm.report.rehearsal import rehearsal_summary
+from atdm.report.rehearsal import rehearsal_summary, verdict
 from atdm.report.reproduce import page as reproduction_page
 from atdm.report.reproduce import reproduce as reproduction
 from atdm.report.reproduce import tables
@@ -616,6 +617,7 @@ def rehearse(
         )  # fmt: skip
         if output is not None:
             write_folder(output, done.files)
+        watch.report(Said(f"over NATS and in one process: {verdict(done)}"))
         watch.written(done.files["report.html"].decode(), output and output / "report.html")
         if as_json:
             show(done.as_dict())

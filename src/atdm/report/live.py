@@ -199,10 +199,8 @@ class LiveState:
             ("totals opened", f"{event.sums}"),
             ("time, set-up apart", f"{event.seconds:.1f} s"),
         ]
-        model = [
-            [f"{letter} [{unit}]", *(number(value, 5) for value in event.model[name])]
-            for name, letter, unit in COEFFICIENTS
-        ]
+        head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
+        model = [head, *([f"t−{m}", *_lag(event.model, m)] for m in range(len(event.model["beta"])))]
         self._end()
         self._mark([a for a, state in enumerate(self._states) if state != LEFT_OUT], DONE)
         result = {"facts": facts, "model": model, "notes": list(event.notes), "report": False, "path": None}
@@ -235,6 +233,12 @@ class LiveState:
         events.Aborted: _aborted,
         events.Said: _said,
     }
+
+
+def _lag(model: dict[str, tuple[float, ...]], m: int) -> list[str]:
+    """The coefficients of one lag; α has none at lag 0."""
+    alpha = number(model["alpha"][m - 1], 5) if m else ""
+    return [alpha, *(number(model[name][m], 5) for name, _, _ in COEFFICIENTS[1:])]
 
 
 def _words(what: str) -> str:

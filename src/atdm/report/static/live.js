@@ -1,7 +1,7 @@
 // Follows a run: one stream of changed sections, drawn as they come. Texts enter the page as text, never as markup.
 "use strict";
 (() => {
-  const MANY = 200, TICK = 250;
+  const MANY = 200, WIDEST = 26, TICK = 250;
   const at = (id) => document.getElementById(id);
   const words = new Map([...document.querySelectorAll(".states .chip")].map((c) => [c.dataset.state, c.textContent]));
   let state = {}, clocks = { run: 0, round: 0 }, heard = performance.now(), chips = [], over = false;
@@ -60,8 +60,10 @@
         item.append(chip, hidden);
         return { name, item, chip, hidden };
       });
-      at("grid").replaceChildren(...chips.map((c) => c.item));
+      const order = new Intl.Collator("en", { numeric: true });
+      at("grid").replaceChildren(...chips.toSorted((a, b) => order.compare(a.name, b.name)).map((c) => c.item));
       at("grid").classList.toggle("many", names.length > MANY);
+      at("grid").style.setProperty("--wide", Math.min(WIDEST, Math.max(...names.map((name) => name.length), 4)));
     }
     chips.forEach(({ name, item, chip, hidden }, i) => {
       if (chip.dataset.state === states[i]) return;
@@ -77,6 +79,12 @@
     }
   };
 
+  const tableRow = ([first, ...others], scope, tag) => {
+    const row = element("tr"), head = element("th", first);
+    head.scope = scope;
+    row.append(head, ...others.map((text) => element(tag, text, "num")));
+    return row;
+  };
   const cell = (text, kind = "num") => element("td", String(text), kind);
   const drawRounds = () => {
     const rounds = state.rounds, longest = Math.max(...rounds.map((r) => r.seconds), 1e-9);
@@ -125,12 +133,9 @@
     }));
     at("notes").replaceChildren(...found.notes.map((note) => element("li", note)));
     show("notes", found.notes.length);
-    at("model").replaceChildren(...found.model.map(([name, ...values]) => {
-      const row = element("tr"), head = element("th", name);
-      head.scope = "row";
-      row.append(head, cell(values.join("   ")));
-      return row;
-    }));
+    const [names, ...lags] = found.model;
+    at("model-head").replaceChildren(tableRow(names, "col", "th"));
+    at("model").replaceChildren(...lags.map((lag) => tableRow(lag, "row", "td")));
     show("report", found.report);
     if (found.report) {
       const link = element("a", "Open the report");
