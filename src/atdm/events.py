@@ -183,7 +183,7 @@ class Feed:
         heads, size = [_read(answer) for answer in answers], sum(map(len, answers))
         self._up += size
         self.refusals(agent, heads)
-        what = next((head.phase or head.type for head in reversed(heads)), "")
+        what = next((head.phase or head.type for head in heads), "")
         self._what = what or self._what
         if latest:
             self.report(Answered(self._places[agent], what, size))
