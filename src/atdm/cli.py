@@ -31,6 +31,7 @@ from atdm.report.reproduce import page as reproduction_page
 from atdm.report.reproduce import reproduce as reproduction
 from atdm.report.reproduce import tables
 from atdm.report.reproduce_figures import figures
+from atdm.report.reproduce_page import html_page
 from atdm.report.serve import DEFAULT as PAGE
 from atdm.report.serve import Watch, watching
 from atdm.report.text import quality_table, summary
@@ -361,12 +362,13 @@ def reproduce(
             report=lambda text: line.update(f"reproduce: {text}"),
         )  # fmt: skip
         drawn = figures(found)
-    write_folder(output, {"reproduction.md": reproduction_page(found), **drawn})
+    written = {"reproduction.html": html_page(found), "reproduction.md": reproduction_page(found)}
+    write_folder(output, {**written, **drawn})
     if as_json:
         show(found.as_dict())
     else:
         out.print(tables(found), highlight=False, markup=False, soft_wrap=True)
-        out.print(f"wrote {output}/reproduction.md and its figures", highlight=False)
+        out.print(f"wrote {output}/reproduction.html, reproduction.md and its figures", highlight=False)
 
 
 @app.command()

@@ -65,7 +65,8 @@ class LiveState:
         self._ended: float | None = None
         self._round_began = 0.0
         self._states: list[str] = []
-        self._put("run", {"status": "starting", "text": "Starting", "protocol": "", "plan": "", "attempt": None})
+        begun = {"status": "starting", "text": "Starting", "protocol": "", "plan": "", "joined": 0, "attempt": None}
+        self._put("run", begun)
         for name, empty in (("names", []), ("states", None), ("rounds", []), ("ledger", []), ("notices", []),
                             ("log", [])):  # fmt: skip
             self._put(name, empty)
@@ -136,6 +137,7 @@ class LiveState:
 
     def _joined(self, event: events.Joined) -> None:
         self._mark([a for a in event.agents if self._states[a] == ABSENT], HERE)
+        self._update("run", joined=len(event.agents))
 
     def _announced(self, event: events.Announced) -> None:
         inside = set(event.agents)

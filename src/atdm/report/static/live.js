@@ -35,7 +35,7 @@
   };
 
   const drawProgress = () => {
-    const { run, now, names = [] } = state, here = names.length - count(".");
+    const { run, now, names = [] } = state, here = run.joined;
     put("joined", names.length ? `${here} of ${names.length}` : "–");
     let share = 0, text = "Not begun";
     if (now) {
@@ -63,7 +63,8 @@
       const order = new Intl.Collator("en", { numeric: true });
       at("grid").replaceChildren(...chips.toSorted((a, b) => order.compare(a.name, b.name)).map((c) => c.item));
       at("grid").classList.toggle("many", names.length > MANY);
-      at("grid").style.setProperty("--wide", Math.min(WIDEST, Math.max(...names.map((name) => name.length), 4)));
+      const lengths = names.map((name) => name.length).sort((a, b) => a - b);
+      at("grid").style.setProperty("--wide", Math.min(WIDEST, lengths[Math.floor(0.9 * (lengths.length - 1))] ?? 4));
     }
     chips.forEach(({ name, item, chip, hidden }, i) => {
       if (chip.dataset.state === states[i]) return;
