@@ -53,10 +53,6 @@ def fit_page(
 def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
     """Protocols side by side (use/compare.py) in the same look."""
     ran = [row for row in rows if "refused" not in row]
-    columns = [column for column in COMPARED if any(column[0] in row for row in ran)]
-    body = [[str(row["protocol"]), *(_compared(row.get(key), form) for key, _, form in columns)] for row in ran]
-    side = table(["protocol", *(name for _, name, _ in columns)], body, download="protocols",
-                 numeric=[False, *(key != "status" for key, _, _ in columns)])  # fmt: skip
     refused = "".join(f"<li>{escape(row['protocol'])}: {escape(row['refused'])}</li>" for row in rows if row not in ran)
     head = f"""
 <p class="eyebrow">atdm compare</p>
@@ -65,30 +61,34 @@ def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
 {f'<ul class="notes" aria-label="Refused">{refused}</ul>' if refused else ""}"""
     cards = "".join(learned.card(str(row["protocol"]), row["aggregator_learned"], row["peers_learned"]) for row in ran)
     return document(title, head, [
-        section("protocols", "Side by side", _COMPARED, side),
+        section("accuracy", "The same model", _APART, _side_by_side(ran, ACCURACY, "accuracy")),
+        section("cost", "What it took", _TOOK, _side_by_side(ran, COST, "cost")),
         section("learned", "Who learned what", _LEARNED, f'<div class="sinks">{cards}</div>'),
     ])  # fmt: skip
 
 
 # Sections
 
-COMPARED = (  # key of a row, name, format
+Column = tuple[str, str, str]  # key of a row of use/compare.py, name, format
+ACCURACY: tuple[Column, ...] = (
     ("status", "status", ""),
     ("r2", "test R², free run [-]", ".4f"),
     ("ridge", "ridge λ [-]", ".5g"),
     ("coefficients_apart", "coefficients apart [own units]", ".0e"),
     ("weights_apart", "weights apart [-]", ".0e"),
+)
+COST: tuple[Column, ...] = (
     ("sums", "totals [-]", ",d"),
     ("rounds", "messages [-]", ",d"),
     ("bytes_up_per_agent", "sent per agent [kB]", "kB"),
     ("seconds_per_agent", "time per agent [ms]", "ms"),
     ("seconds_aggregator", "time of the aggregator [ms]", "ms"),
 )
-_COMPARED = (
-    "Apart: the largest difference to plain, of a coefficient, and of a weight relative to the largest weight. Totals: "
-    "sums of whole series that were opened for the estimation. “Blind, no dither” compares arithmetic alone; agents of "
-    "a deployment add their dither."
+_APART = (
+    "Apart: the largest difference to plain, of a coefficient, and of a weight relative to the largest weight. “Blind, "
+    "no dither” compares arithmetic alone; agents of a deployment add their dither."
 )
+_TOOK = "Totals are sums of whole series that were opened for the estimation. Times are those of this machine."
 _LEARNED = "From the ledgers, which are written where a value arrives. In red: what is about single agents."
 _SIMULATION = (
     "This run simulated every agent in one process, so their weights and zones can be shown. The aggregator of a "
@@ -273,6 +273,12 @@ def table(
         f'<table id="table-{download}"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>'
         f'<p class="tools"><button type="button" data-table="{download}">{escape(download)}.csv</button></p>'
     )
+
+
+def _side_by_side(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], name: str) -> str:
+    body = [[str(row["protocol"]), *(_compared(row.get(key), form) for key, _, form in columns)] for row in rows]
+    numeric = [False, *(form != "" for _, _, form in columns)]
+    return table(["protocol", *(title for _, title, _ in columns)], body, download=name, numeric=numeric)
 
 
 def _compared(value: Any, form: str) -> str:

@@ -37,6 +37,7 @@ def _block(block: str, found: Reproduction, name: str) -> str:
     if block.startswith("|"):
         head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
         numeric = [all(re.fullmatch(r"[-−\d.e+]*|–", row[i]) for row in rows) for i in range(len(head))]
+        rows = [[cell.replace("-", "−") if numeric[i] else cell for i, cell in enumerate(row)] for row in rows]
         slug = re.sub(r"\W+", "-", name.partition(":")[0].partition(",")[0].lower())
         return table([cell.replace("`", "") for cell in head], rows, download=slug, numeric=numeric)
     picture = re.fullmatch(r"!\[.*\]\((\w+)\.png\)", block)
@@ -95,8 +96,8 @@ def _masking(found: Reproduction) -> str:
             x_label="training row", y_label="[K]", small=True,
             caption="What one zone has, and what is uploaded for it: unlike to the eye, alike to linear algebra.",
             series=[
-                Series(name="first column of τ̂ [K]", values=part.plain, colour=OURS),
                 Series(name="first column of τ̂Wᵀ [K]", values=part.masked, colour=OTHER),
+                Series(name="first column of τ̂ [K]", values=part.plain, colour=OURS),
             ],
         )
         for number, part in enumerate(found.masking, 1)
