@@ -29,6 +29,7 @@ from atdm.kernel.thermal import Metrics
 from atdm.model import Model
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.choice import Scores
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.part import Host
@@ -59,6 +60,14 @@ class Cost:
     seconds: float = 0.0  # the run without them
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which candidate of its plan a run ended with."""
+
+    number: int
+    scores: Scores | None  # by candidate; a simulation may read them at an agent, a deployed aggregator has none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
     """A fitted model, how well it fits, who learned what, and what it cost."""
@@ -80,6 +89,7 @@ class Fit:
     solver_residual: float = 0.0
     notes: tuple[str, ...] = ()
     transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    choice: Choice | None = None  # where the agents compared candidates
 
     @property
     def converged(self) -> bool:
@@ -163,7 +173,7 @@ def fit(
     check_agents(len(cluster.agents), protocol, own)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
-    with _progress(progress, protocol, len(cluster.agents)) as report:
+    with progress_line(progress, protocol, len(cluster.agents)) as report:
         if protocol == "plain":
             return _fit_plain(cluster, plan)
         return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
@@ -250,8 +260,12 @@ def enrol(
     *,
     keep: bool = False,
     state: StateFolder | None = None,
+    share: bool = False,
 ) -> tuple[list[Agent], bytes]:
-    """One agent object per column, in the order of their identity keys, and the authority that enrolled them."""
+    """One agent object per column, in the order of their identity keys, and the authority that enrolled them.
+
+    share: they stand on one machine, which works out once what follows from public values alone.
+    """
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))
@@ -262,7 +276,7 @@ def enrol(
         identities = {name: state.identity(name) for name in names}
         roster = state.roster([(name, str(cluster.owner[name])) for name in names])
     time, weather = seconds(cluster.time), weather_of(cluster)
-    shared = Host() if len(names) > SHARED_HOST_ABOVE else None
+    shared = Host() if share or len(names) > SHARED_HOST_ABOVE else None
     agents = [
         Agent(
             identity=identities[member.name],
@@ -298,7 +312,9 @@ def simulate(
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder)
+        agents, _ = enrol(
+            cluster, rules, random_bytes, keep=transcript, state=folder, share=bool(plan.candidates)
+        )
         roster = agents[0].roster
         aggregator = Aggregator(
             plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster),
@@ -326,6 +342,7 @@ def simulate(
     return collect(
         plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
         notes=(*cluster.notes, *warnings_of(plan, outcome, len(agents))), transcript=seen if transcript else {},
+        scores=agents[-1].scores,
     )  # fmt: skip
 
 
@@ -340,8 +357,10 @@ def collect(
     weights: pd.Series | None = None,
     notes: tuple[str, ...] = (),
     transcript: dict[str, list[Seen]] | None = None,
+    scores: Scores | None = None,
 ) -> Fit:
     """What the aggregator learned, as people use it."""
+    plan = fitted_plan(plan, outcome)
     estimate, index = outcome.estimate, timestamps(outcome.time)
     step = pd.Timedelta(seconds=plan.step_seconds)
     return Fit(
@@ -362,7 +381,13 @@ def collect(
         solver_residual=estimate.solver_residual,
         notes=notes,
         transcript=transcript or {},
+        choice=None if outcome.chosen is None else Choice(number=outcome.chosen, scores=scores),
     )
+
+
+def fitted_plan(plan: Plan, outcome: Outcome) -> Plan:
+    """The plan with the model that was released."""
+    return plan if outcome.chosen is None else plan.of(plan.candidates[outcome.chosen])
 
 
 def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
@@ -383,7 +408,7 @@ def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
 
 def warnings_of(plan: Plan, outcome: Outcome, agents: int) -> tuple[str, ...]:
     """What the person should know about a result."""
-    notes = []
+    plan, notes = fitted_plan(plan, outcome), []
     parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(outcome.kept) * plan.train)
     if rows < FEW_ROWS * parameters:
         notes.append(f"{rows} training rows for {parameters} parameters: expect a poor forecast; use a longer window")
@@ -410,7 +435,7 @@ def _ledger(*notebooks: Notebook) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _progress(wanted: bool, protocol: str, agents: int) -> Iterator[Callable[[str], None] | None]:
+def progress_line(wanted: bool, protocol: str, agents: int) -> Iterator[Callable[[str], None] | None]:
     if not wanted:
         yield None
         return

@@ -1,8 +1,11 @@
 """Order, ridge and season chosen by forecasts of rows the candidate has not seen, inside the training part.
 
 From each origin the candidate is fitted on the rows before it and runs free for the horizon after it. Whoever can
-answer "fit these rows" can select: a trusted centre with all temperatures, or agents with the span of their totals.
+answer "fit these rows" can select: a trusted centre with all temperatures, or agents with the span of their totals
+(`in_span`).
 """
+
+import math
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atdm.errors import UsageError
-from atdm.kernel.design import FloatArray, Inputs, lagged_rows, parameter_count
-from atdm.kernel.thermal import Coefficients, free_run
+from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, lagged_rows, parameter_count
+from atdm.kernel.span import Span
+from atdm.kernel.thermal import Coefficients, coefficients, free_run
 
 FIRST_ORIGIN = 0.5  # share of the training rows before the first origin
+SPAN_ITERATIONS = 8  # of a descent in the span; a fixed number, so that no rounding adds one on some machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +82,40 @@ def score(solve: Solve, inputs: Inputs, candidate: Candidate, horizon: int, ever
         squared.append(float((error**2).sum()))
         spread += float(((state[rows] - level) ** 2).sum())
         count += len(rows)
+    errors = tuple(value * len(origins) / spread for value in squared)
     final = solve(inputs, candidate)
     return Score(
         candidate=candidate,
-        r2=1.0 - sum(squared) / spread,
+        r2=r_squared(errors),
         rmse=float(np.sqrt(sum(squared) / count)),
         bic=bic(final.rss, len(lagged_rows(inputs.segment, order, 0, inputs.train)), order, inputs.period),
         ridge=final.ridge,
         period=inputs.period,
-        errors=tuple(value * len(origins) / spread for value in squared),
+        errors=errors,
     )
+
+
+def r_squared(errors: Sequence[float]) -> float:
+    return 1.0 - math.fsum(errors) / len(errors)
+
+
+def in_span(series: FloatArray, ones: FloatArray, gram: FloatArray, *, minimum_norm: bool = False) -> Solve:
+    """Fits within the span of weighted sums over these rows (N × j), weights free. All ridges of an order, season and
+    origin share the projection of the sums."""
+    projected: dict[tuple[int, int, int], Span] = {}
+
+    def solve(part: Inputs, c: Candidate) -> Fitted:
+        key = c.order, part.period, part.train
+        if key not in projected:
+            design = Design.build(part, c.order, minimum_norm=minimum_norm)
+            projected[key] = Span.empty(design, len(part), c.ridge).filled(series, ones, gram)
+        span = replace(projected[key], ridge=c.ridge)
+        found = span.descend(-math.inf, most=SPAN_ITERATIONS)
+        state = span.state(found.weights) + REFERENCE_TEMP
+        model, rss = coefficients(span.design, part.period, found.alpha, state)
+        return Fitted(coefficients=model, state=state, rss=rss, ridge=c.ridge)
+
+    return solve
 
 
 def choose(scores: Sequence[Score]) -> tuple[Score, Score]:
@@ -99,8 +128,12 @@ def choose(scores: Sequence[Score]) -> tuple[Score, Score]:
     best = max(scores, key=lambda s: s.r2)
 
     def close(other: Score) -> bool:
-        difference = np.array(other.errors) - np.array(best.errors)
-        return bool(difference.mean() <= difference.std(ddof=1) / np.sqrt(len(difference)))
+        # exactly rounded sums: whoever has the same scores makes the same choice, on any machine
+        difference = [a - b for a, b in zip(other.errors, best.errors, strict=True)]
+        n = len(difference)
+        mean = math.fsum(difference) / n
+        variance = math.fsum((d - mean) ** 2 for d in difference) / (n - 1)
+        return mean <= math.sqrt(variance / n)
 
     near = [s for s in scores if s is best or (best.origins > 1 and close(s))]
     return min(near, key=lambda s: (s.candidate.order, s.period, -s.candidate.ridge)), best

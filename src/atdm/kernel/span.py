@@ -64,6 +64,15 @@ class Span:
             gram=gram,
         )
 
+    def filled(self, series: FloatArray, ones: FloatArray, gram: FloatArray) -> "Span":
+        """This design over a whole basis at once: the same sums serve any design of their window."""
+        j, m1, n = len(ones), self.design.order + 1, len(self.design.rows)
+        lags = series[self.design.lagged].reshape(n, m1 * j)  # column (m, i): lag m of sum i
+        projected = np.ascontiguousarray(self.design.residual(lags).T.reshape(m1, j, n).transpose(1, 0, 2))
+        flat = projected.reshape(j * m1, n)
+        products = (flat @ flat.T).reshape(j, m1, j, m1).transpose(0, 2, 1, 3).reshape(j, j, m1 * m1)
+        return replace(self, series=series, projected=projected, products=products, ones=ones, gram=gram)
+
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
         c, j, m1 = weights, len(self), self.design.order + 1
         g = (c @ (c @ self.products.reshape(j, -1)).reshape(j, -1)).reshape(m1, m1)

@@ -21,6 +21,9 @@ class Coefficients:
     theta: FloatArray  # M+1 values: response to solar irradiance             [K/(kW/m²)]
     occupancy: FloatArray  # P values: what occupants and the rest of the day add [K]
 
+    def parts(self) -> tuple[FloatArray, ...]:
+        return self.alpha, self.beta, self.gamma, self.theta, self.occupancy
+
     @property
     def order(self) -> int:
         return len(self.alpha)

@@ -5,7 +5,8 @@
     extend   an earlier run's directions over the rows new in this one  │
     flags    does anybody refuse the next direction?                    │ veiled with a group secret, checked,
     basis    V_k = Σ q_ik x_i, few bits, dithered          ┐ repeated   │ chained in one context
-    scalars  residual, next direction, signs of weights    ┘            ┘
+    scalars  residual, next direction, signs of weights    ┘            │
+    choice   which of several candidates the span speaks for            ┘
     release  α, β, γ, θ, occ, metrics, h, s: opens to the aggregator if every agent sends its part
 
 Rule 1: a total is opened by `_open` alone: unveil, check words, range and count, together.
@@ -33,9 +34,10 @@ from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
+from atdm.protocol.choice import announce_choice, choice_layout, compare, origins_of, verify_choice
 from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
 from atdm.protocol.part import Own, Part
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import dithered, positions, public_inputs, window
 from atdm.protocol.session import Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, HALVES, RAW, Block, Layout, fixed
@@ -53,6 +55,8 @@ MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
 DIRECTION_ITERATIONS = 3  # of the descent from which an agent finds its part of the next direction
+FIRST_LOOK = 1e-2  # residual at which candidates are first compared
+MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
 
@@ -70,6 +74,7 @@ class Phase(StrEnum):
     FLAGS = "flags"
     BASIS = "basis"
     SCALARS = "scalars"
+    CHOICE = "choice"
     RELEASE = "release"
 
 
@@ -84,14 +89,14 @@ class Announced:
     iterations: int
     converged: bool
 
-    def pack(self) -> FloatArray:
+    def pack(self, room: int = 0) -> FloatArray:
+        """room: words left free for the α of a larger order."""
         tail = [self.multiplier, float(self.iterations), float(self.converged)]
-        return np.concatenate([self.alpha, self.weights, self.previous, tail])
+        return np.concatenate([self.alpha, np.zeros(room), self.weights, self.previous, tail])
 
     @classmethod
     def unpack(cls, values: FloatArray, order: int, size: int) -> "Announced":
-        weights, previous = values[order : order + size], values[order + size : order + 2 * size]
-        alpha, tail = values[:order], values[order + 2 * size :]
+        alpha, (weights, previous, tail) = values[:order], np.split(values[-2 * size - 3 :], [size, 2 * size])
         if not np.isfinite(values).all():
             raise PeerError("the leader announced numbers that are not finite")
         return cls(alpha, weights, previous, float(tail[0]), int(tail[1]), bool(tail[2]))
@@ -106,7 +111,8 @@ class BlindPart(Part):
 
     def __init__(self, session: Session, own: Own) -> None:
         super().__init__(session, own)
-        plan = session.run.plan
+        self.plan: Plan = session.run.plan  # with the candidate at hand as its model
+        plan = self.plan
         self.phase = Phase.SECRET
         self.step = 0
         self.context = digest("blind context", session.run.id)
@@ -123,10 +129,8 @@ class BlindPart(Part):
         self.announced = Announced(np.empty(0), np.empty(0), np.empty(0), math.nan, 0, False)
         self.moves = 0  # changes of ridge since the last total
         self.limited = False  # whether some agent held back its part of the last direction
-
-    @property
-    def plan(self) -> Plan:
-        return self.session.run.plan
+        self.looks = 0  # comparisons of candidates so far,
+        self.looked = 0  # and the directions the last one had
 
     @property
     def agents(self) -> int:
@@ -249,22 +253,27 @@ class BlindPart(Part):
 
     def _after_load(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("load total", values["load"])
+        self._model(values["load"])
+        self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
+        if self.inherited:
+            return self._extend()
+        self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
+        return self._propose(np.empty(0), 1.0)
+
+    def _model(self, load: FloatArray, before: Span | None = None) -> None:
+        """The public side of the plan's model, over the totals there are, and this agent's own lags in it."""
 
         def public() -> tuple[Span, Inputs]:
-            inputs = public_inputs(self.plan, self.kept, values["load"], self.own.weather)
+            inputs = public_inputs(self.plan, self.kept, load, self.own.weather)
             design = Design.build(inputs, self.plan.order, minimum_norm=self.plan.minimum_norm)
-            return Span.empty(design, len(self.kept), self.plan.ridge), inputs
+            span = Span.empty(design, len(self.kept), self.plan.ridge)
+            return span if before is None else span.filled(before.series, before.ones, before.gram), inputs
 
         self.span, self.inputs = self.own.host.once(self.context, "design", public)
         design = self.span.design
         self.lags = np.stack([self.x[design.rows - m] for m in range(self.plan.order + 1)])
         projected = design.projected_lags(self.x)
         self.own_gram = projected @ projected.T
-        self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
-        if self.inherited:
-            return self._extend()
-        self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
-        return self._propose(np.empty(0), 1.0)
 
     def _extend(self) -> list[Message]:
         """The stored directions, summed over the rows that were not in them yet; over the others V is known."""
@@ -381,7 +390,7 @@ class BlindPart(Part):
         }
         if self.session.leads:
             values["announced"] = self._announce()
-        layout = scalars_layout(self.agents, self.plan.order, len(self.span), self._trials())
+        layout = scalars_layout(self.agents, self.plan.widest()[0], len(self.span), self._trials())
         return self._send(Phase.SCALARS, layout, values)
 
     def _diagonal_share(self) -> float:
@@ -404,7 +413,7 @@ class BlindPart(Part):
         return Announced(
             found.alpha, found.weights, found.previous, span.multiplier(found.alpha, found.weights),
             found.iterations, found.converged,
-        ).pack()  # fmt: skip
+        ).pack(room=self.plan.widest()[0] - self.plan.order)  # fmt: skip
 
     def _descend(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """What all agents compute alike to find a direction: α and c, not more exactly than a direction needs, the
@@ -440,7 +449,10 @@ class BlindPart(Part):
         k = self._better_ridge()
         if k != self.ridge_steps:
             return self._change_ridge(k)
-        if self.gap <= self.plan.solver_tolerance or self.capped:
+        stands = self.gap <= self.plan.solver_tolerance or self.capped
+        if self._look_due(stands):
+            return self._compare()
+        if stands:
             return self._release()
         self.tries, self.limited = 0, False
         return self._propose(self.inner, self.square)
@@ -448,7 +460,7 @@ class BlindPart(Part):
     def _better_ridge(self) -> int:
         """The first k at which no weight is negative, as far as the present span can tell."""
         k = self.ridge_steps
-        if not len(self.negative) or self.moves > MOST_MOVES:
+        if not len(self.negative) or self.moves > MOST_MOVES or self._undecided():
             return k
         here, below, *above = self.negative
         if here:
@@ -463,6 +475,41 @@ class BlindPart(Part):
             raise RunAborted(f"some weight stays negative up to ridge {self._ridge(k):.3g}, more than agents accept")
         self.span = replace(self.span, ridge=self._ridge(k))
         self.scale = 0.1
+        return self._send_scalars()
+
+    # Several candidates
+
+    def _undecided(self) -> bool:
+        """Whether candidates are still to be compared for the first time; until then weights are free."""
+        return bool(self.plan.candidates) and self.looks == 0
+
+    def _look_due(self, stands: bool) -> bool:
+        """Compare as soon as the span tells something, and again where the chosen one stands in a larger span."""
+        if not self.plan.candidates or self.looks == MOST_LOOKS or len(self.span) == self.looked:
+            return False
+        return stands or (self.looks == 0 and self.gap <= FIRST_LOOK)
+
+    def _compare(self) -> list[Message]:
+        """Every agent scores all candidates in the span; the leader says what it found."""
+        self.looks, self.looked = self.looks + 1, len(self.span)
+        span, inputs, plan = self.span, self.inputs, self.plan
+        self.scores = self.own.host.once(
+            self.context, "scores", lambda: compare(plan, self.kept, inputs, self.own.weather, span)
+        )
+        layout = choice_layout(len(plan.candidates), origins_of(plan, inputs))
+        values = {"choice": announce_choice(self.scores, origins_of(plan, inputs))} if self.session.leads else {}
+        return self._send(Phase.CHOICE, layout, values)
+
+    def _after_choice(self, values: dict[str, FloatArray]) -> list[Message]:
+        chosen = self.plan.candidates[verify_choice(self.scores, values["choice"])]
+        return self._decide() if chosen == self.plan.model else self._switch(chosen)
+
+    def _switch(self, candidate: Candidate) -> list[Message]:
+        """The same basis serves another candidate."""
+        self.plan = self.plan.of(candidate)
+        self._model(self.inputs.load, self.span)
+        self.ridge_steps = self.moves = 0
+        self.scale, self.gap, self.capped = 0.1, math.inf, False
         return self._send_scalars()
 
     # Release
@@ -486,7 +533,7 @@ class BlindPart(Part):
                 span.design, self.inputs, alpha=found.alpha, state=state, ridge=span.ridge,
                 iterations=found.iterations, status=self._status(), solver_residual=self.gap,
             )  # fmt: skip
-            values["release"] = pack_release(estimate, self.inputs.load, self._bitmaps(), self.fresh)
+            values["release"] = pack_release(self.plan, estimate, self.inputs.load, self._bitmaps(), self.fresh)
         self.own.exposure.release(self.kept[self.fresh])
         return self._send(Phase.RELEASE, layout, values)
 
@@ -527,6 +574,7 @@ class BlindPart(Part):
         Phase.FLAGS: _after_flags,
         Phase.BASIS: _after_basis,
         Phase.SCALARS: _after_scalars,
+        Phase.CHOICE: _after_choice,
     }
 
 
@@ -600,7 +648,8 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
 
 @lru_cache(maxsize=32)
 def release_layout(plan: Plan, rows: int) -> Layout:
-    size = parameter_count(plan.order, plan.period) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
+    size = parameter_count(*plan.widest()) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
+    size += len(plan.candidates) > 0  # which of them it is
     return Layout((Block("release", size, RAW),))
 
 
@@ -622,6 +671,7 @@ def bitmap_flags(words: UInt64Array, length: int) -> np.typing.NDArray[np.bool_]
 
 
 def pack_release(
+    plan: Plan,
     estimate: Estimate,
     load: FloatArray,
     bitmaps: tuple[UInt64Array, UInt64Array],
@@ -630,14 +680,22 @@ def pack_release(
     c = estimate.coefficients
     numbers = [estimate.rss, estimate.ridge, estimate.solver_residual, float(estimate.iterations)]
     numbers.append(float(STATUSES.index(estimate.status)))
+    sizes = coefficient_sizes(*plan.widest())
+    padded = (np.pad(part, (0, size - len(part))) for part, size in zip(c.parts(), sizes, strict=True))
     return np.concatenate([
-        c.alpha, c.beta, c.gamma, c.theta, c.occupancy,
+        [plan.candidates.index(plan.model)] if plan.candidates else [],
+        *padded,
         [estimate.metrics[p][k][m] for p, k, m in METRICS],
         numbers,
         *(words.view(np.float64) for words in bitmaps),
         load[fresh],
         estimate.state[fresh],
     ])  # fmt: skip
+
+
+def coefficient_sizes(order: int, period: int) -> list[int]:
+    """Of α, β, γ, θ and occ."""
+    return [order, order + 1, order + 1, order + 1, period]
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,12 +706,21 @@ class Released:
     load: FloatArray  # h over the released rows                [kW]
     kept: IntArray  # time stamps of all rows of the fit
     time: IntArray  # time stamps of the released rows
+    chosen: int | None  # which candidate of the plan, where there were some
 
 
 def unpack_release(plan: Plan, values: FloatArray) -> Released:
-    m1, words, length = plan.order + 1, bitmap_words(plan.length), plan.length
-    sizes = [plan.order, m1, m1, m1, plan.period, len(METRICS), 5, words, words]
-    alpha, beta, gamma, theta, occupancy, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
+    chosen = None
+    if plan.candidates:
+        chosen, values = int(values[0]), values[1:]
+        if not 0 <= chosen < len(plan.candidates):
+            raise PeerError("the release has a candidate that is none")
+        plan = plan.of(plan.candidates[chosen])
+    words, length = bitmap_words(plan.length), plan.length
+    sizes = [*coefficient_sizes(*plan.widest()), len(METRICS), 5, words, words]
+    *padded, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
+    own = zip(padded, coefficient_sizes(plan.order, plan.period), strict=True)
+    alpha, beta, gamma, theta, occupancy = (part[:size] for part, size in own)
     times = window(plan)
     load, state = np.split(rest, 2)
     if not 0 <= int(numbers[4]) < len(STATUSES):
@@ -675,4 +742,5 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
         load=load,
         kept=times[bitmap_flags(np.ascontiguousarray(kept).view(np.uint64), length)],
         time=times[bitmap_flags(np.ascontiguousarray(fresh).view(np.uint64), length)],
+        chosen=chosen,
     )
