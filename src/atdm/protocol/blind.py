@@ -55,7 +55,6 @@ MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
 DIRECTION_ITERATIONS = 3  # of the descent from which an agent finds its part of the next direction
-FIRST_LOOK = 1e-2  # residual at which candidates are first compared
 MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
@@ -460,7 +459,7 @@ class BlindPart(Part):
     def _better_ridge(self) -> int:
         """The first k at which no weight is negative, as far as the present span can tell."""
         k = self.ridge_steps
-        if not len(self.negative) or self.moves > MOST_MOVES or self._undecided():
+        if not len(self.negative) or self.moves > MOST_MOVES:
             return k
         here, below, *above = self.negative
         if here:
@@ -479,15 +478,12 @@ class BlindPart(Part):
 
     # Several candidates
 
-    def _undecided(self) -> bool:
-        """Whether candidates are still to be compared for the first time; until then weights are free."""
-        return bool(self.plan.candidates) and self.looks == 0
-
     def _look_due(self, stands: bool) -> bool:
-        """Compare as soon as the span tells something, and again where the chosen one stands in a larger span."""
+        """Compare at once, because equal weights already tell orders and seasons apart and no total is then spent on
+        others; and again where the model at hand stands, in a span that has grown since."""
         if not self.plan.candidates or self.looks == MOST_LOOKS or len(self.span) == self.looked:
             return False
-        return stands or (self.looks == 0 and self.gap <= FIRST_LOOK)
+        return stands or self.looks == 0
 
     def _compare(self) -> list[Message]:
         """Every agent scores all candidates in the span; the leader says what it found."""
@@ -497,11 +493,11 @@ class BlindPart(Part):
             self.context, "scores", lambda: compare(plan, self.kept, inputs, self.own.weather, span)
         )
         layout = choice_layout(len(plan.candidates), origins_of(plan, inputs))
-        values = {"choice": announce_choice(self.scores, origins_of(plan, inputs))} if self.session.leads else {}
+        values = {"choice": announce_choice(self.scores, plan)} if self.session.leads else {}
         return self._send(Phase.CHOICE, layout, values)
 
     def _after_choice(self, values: dict[str, FloatArray]) -> list[Message]:
-        chosen = self.plan.candidates[verify_choice(self.scores, values["choice"])]
+        chosen = self.plan.candidates[verify_choice(self.scores, values["choice"], self.plan)]
         return self._decide() if chosen == self.plan.model else self._switch(chosen)
 
     def _switch(self, candidate: Candidate) -> list[Message]:

@@ -21,7 +21,7 @@ from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Weather, public_inputs
 from atdm.protocol.sums import HALVES, Block, Layout
 
-VERIFY_SCORES = 1e-7  # of a candidate's largest error: two machines' arithmetic
+VERIFY_SCORES = 1e-9  # of a candidate's largest error; rounding its inputs otherwise moves it by 1e-11 at most
 
 Scores = tuple[Score | None, ...]  # by candidate of the plan; None: its rows do not determine it
 
@@ -53,13 +53,15 @@ def choice_layout(candidates: int, origins: int) -> Layout:
     return Layout((Block("choice", 1 + candidates * (1 + origins), HALVES),))
 
 
-def announce_choice(scores: Scores, origins: int) -> FloatArray:
+def announce_choice(scores: Scores, plan: Plan) -> FloatArray:
     """The leader's words."""
+    number = number_of_chosen(scores, plan)  # there is one that can be fitted
+    origins = next(s.origins for s in scores if s is not None)
     rows = [np.zeros(1 + origins) if s is None else np.array([1.0, *s.errors]) for s in scores]
-    return np.concatenate([[float(number_of_chosen(scores))], *rows])
+    return np.concatenate([[float(number)], *rows])
 
 
-def verify_choice(mine: Scores, announced: FloatArray) -> int:
+def verify_choice(mine: Scores, announced: FloatArray, plan: Plan) -> int:
     """The number of the chosen candidate. The leader's scores must be those found here, its choice what they give."""
     chosen, rows = announced[0], announced[1:].reshape(len(mine), -1)
     for own, (usable, *errors) in zip(mine, rows, strict=True):
@@ -71,15 +73,16 @@ def verify_choice(mine: Scores, announced: FloatArray) -> int:
         own if own is None else replace(own, errors=tuple(errors), r2=r_squared(errors))
         for own, (_, *errors) in zip(mine, rows.tolist(), strict=True)
     )
-    number = number_of_chosen(agreed)
+    number = number_of_chosen(agreed, plan)
     if chosen != number:
         raise RunAborted("the leader's choice is not the one its scores give")
     return number
 
 
-def number_of_chosen(scores: Scores) -> int:
+def number_of_chosen(scores: Scores, plan: Plan) -> int:
+    """Among ridges that are as good, the one of the model at hand stays."""
     usable = [s for s in scores if s is not None]
     if not usable:
         raise RunAborted("no candidate can be fitted on the rows before every origin: use a longer window or others")
-    best, _ = choose(usable)
-    return next(i for i, s in enumerate(scores) if s is best)
+    chosen, _ = choose(usable, at_hand=plan.ridge)
+    return next(i for i, s in enumerate(scores) if s is chosen)
