@@ -208,7 +208,7 @@ def select(
     seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
     horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
     every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
-    protocol: Annotated[Protocol, typer.Option(help="Of the final fit.")] = Protocol.blind,
+    protocol: Annotated[Protocol, typer.Option(help="Of the fit; under blind agents also compare.")] = Protocol.blind,
     nonnegative: Nonnegative = Weights.ridge,
     train: Train = 0.75,
     by: By = "zone",

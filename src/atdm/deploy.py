@@ -229,8 +229,9 @@ def describe(data: bytes) -> str:
 
 def describe_plan(plan: Plan) -> str:
     first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    others = f" and {len(plan.candidates) - 1} other candidates" if plan.candidates else ""
     return (
-        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}, {plan.length} rows "
+        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}{others}, {plan.length} rows "
         f"from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC)"
     )
 

@@ -6,7 +6,6 @@ answer "fit these rows" can select: a trusted centre with all temperatures, or a
 """
 
 import math
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
