@@ -17,10 +17,12 @@ from atdm.crypto import keys, prg, ring
 from atdm.protocol import (
     aggregator,
     blind,
+    choice,
     desk,
     exposure,
     messages,
     opened,
+    plan,
     readings,
     roster,
     rules,
@@ -32,7 +34,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind import BlindPart
 from tests.clusters import tiny
 from tests.crypto import test_keys, test_prg, test_ring
-from tests.protocol import test_blind, test_opened, test_vanishing
+from tests.protocol import test_blind, test_choice, test_opened, test_vanishing
 from tests.protocol.world import World
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_rules, test_secrets
 from tests.reliability.places import MEMBER, Place
@@ -257,6 +259,36 @@ MUTANTS = (
            (Edit(blind, "verify_leader", "if found.converged and not", "if False and not"),),
            lambda: with_patch(test_rules.test_a_leader_that_claims_convergence_ends_the_run),
            "a leader that claims convergence ends the run"),
+    Mutant("7 candidates: every one within the agent's rules",
+           (Edit(rules.Rules, "reason_to_refuse", "in plan.models())", "in (plan.model,))"),),
+           partial(test_choice.test_an_agent_refuses_a_plan_with_one_candidate_outside_its_rules,
+                   {"ridge": 1e-6}, "ridge 1e-06"), "one candidate outside its rules is refused"),
+    Mutant("7 comparison: of bounded work",
+           (Edit(plan, "check_candidates", "or fits > MOST_VALIDATIONS", ""),),
+           partial(test_choice.test_a_comparison_that_is_none_is_refused,
+                   {"candidates": tuple(plan.Candidate(1, 100.0 + i, 4) for i in range(60)), "every": 1, "length": 200},
+                   "further apart"), "more validation runs than agents make are refused"),
+    Mutant("7 choice: the leader's scores are worked out again",
+           (Edit(choice, "verify_choice", "or not (np.abs(expected - errors) <= bound).all()", ""),),
+           lambda: with_patch(test_choice.test_a_leader_whose_scores_are_not_those_of_the_totals_ends_the_run,
+                              "an error"), "a leader with other scores ends the run"),
+    Mutant("7 choice: what can be fitted is worked out again",
+           (Edit(choice, "verify_choice", "usable != float(own is not None) or not", "usable and not"),),
+           lambda: with_patch(test_choice.test_a_leader_whose_scores_are_not_those_of_the_totals_ends_the_run,
+                              "that it cannot be fitted"), "a leader that leaves one out ends the run"),
+    Mutant("7 choice: it is the one the scores give",
+           (Edit(choice, "verify_choice", "if chosen != number:", "if False:"),),
+           lambda: with_patch(test_choice.test_a_leader_that_announces_another_choice_ends_the_run),
+           "a leader that announces another choice ends the run"),
+    Mutant("7 choice: from training rows only",
+           (Edit(choice, "compare", "span.series[: inputs.train]", "span.series"),
+            Edit(choice, "compare", ".training_part()", "")),
+           lambda: with_patch(test_choice.test_no_comparison_is_given_a_row_of_the_test_part),
+           "the comparison is given no test row"),
+    Mutant("8 sizes: no message tells the candidate at hand",
+           (Edit(BlindPart, "_send_scalars", "self.plan.widest()[0], len(", "self.plan.order, len("),
+            Edit(BlindPart, "_announce", "room=self.plan.widest()[0] - self.plan.order", "room=0")),
+           test_choice.test_no_size_tells_which_candidate_is_at_hand, "no size tells the candidate"),
     Mutant("8 in effect: the state rests on three agents",
            (Edit(BlindPart, "_release", "if not 1.0 / size >= least:", "if False:"),),
            test_rules.test_three_agents_of_unequal_weight_release_nothing, "nothing is released"),
