@@ -55,6 +55,7 @@ MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
 DIRECTION_ITERATIONS = 3  # of the descent from which an agent finds its part of the next direction
+HALFWAY = 1e-2  # residual at which candidates are compared a second time
 MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
@@ -480,10 +481,10 @@ class BlindPart(Part):
 
     def _look_due(self, stands: bool) -> bool:
         """Compare at once, because equal weights already tell orders and seasons apart and no total is then spent on
-        others; and again where the model at hand stands, in a span that has grown since."""
+        others; halfway, when ridges differ too; and where the model at hand stands in a span that has grown since."""
         if not self.plan.candidates or self.looks == MOST_LOOKS or len(self.span) == self.looked:
             return False
-        return stands or self.looks == 0
+        return stands or self.looks == 0 or (self.looks == 1 and self.gap <= HALFWAY)
 
     def _compare(self) -> list[Message]:
         """Every agent scores all candidates in the span; the leader says what it found."""
