@@ -5,7 +5,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter, time_ns
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -34,7 +35,7 @@ from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import PROTOCOLS, MaskName, Plan, ProtocolName, check_plan
+from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
@@ -65,6 +66,7 @@ class Choice:
     """Which candidate of its plan a run ended with."""
 
     number: int
+    model: Candidate
     scores: Scores | None  # by candidate; a simulation may read them at an agent, a deployed aggregator has none
 
 
@@ -131,6 +133,9 @@ class Fit:
             "solver_residual": self.solver_residual,
             "notes": list(self.notes),
         }
+        if self.choice is not None:
+            chosen = self.choice.model
+            document["chosen"] = {"order": chosen.order, "ridge": chosen.ridge, "period": chosen.period}
         cleaned: dict[str, Any] = without_nan(document)
         return cleaned
 
@@ -247,6 +252,15 @@ def plan_over(
     )
     check_plan(plan)
     return plan
+
+
+def choosing(plan: Plan, candidates: Sequence[Candidate], horizon: int, every: int) -> Plan:
+    """The same run over several candidates, with validation runs of `horizon` steps whose origins are `every` steps
+    apart. It starts with the middle one, which is near most others."""
+    middle = sorted(candidates, key=lambda c: (c.order, c.period, c.ridge))[len(candidates) // 2]
+    several = msgspec.structs.replace(plan.of(middle), candidates=tuple(candidates), horizon=horizon, every=every)
+    check_plan(several)
+    return several
 
 
 def weather_of(cluster: Cluster) -> Weather:
@@ -381,7 +395,7 @@ def collect(
         solver_residual=estimate.solver_residual,
         notes=notes,
         transcript=transcript or {},
-        choice=None if outcome.chosen is None else Choice(number=outcome.chosen, scores=scores),
+        choice=None if outcome.chosen is None else Choice(number=outcome.chosen, model=plan.model, scores=scores),
     )
 
 

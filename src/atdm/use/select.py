@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-import msgspec
 import pandas as pd
 from rich.console import Console
 from rich.progress import Progress
@@ -21,10 +20,10 @@ from atdm.errors import AtdmError, RunAborted, UsageError
 from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.estimate import Nonnegative, estimate
 from atdm.kernel.selection import Candidate, Fitted, Score, Solve, choose, score
-from atdm.protocol.plan import Plan, ProtocolName, check_plan
+from atdm.protocol.plan import Plan, ProtocolName
 from atdm.protocol.readings import public_inputs, seconds
 from atdm.protocol.rules import Rules, check_agents
-from atdm.run import Fit, fit, make_plan, progress_line, simulate, weather_of
+from atdm.run import Fit, choosing, fit, make_plan, progress_line, simulate, weather_of
 
 TOLERANCE = 1e-9  # gap at which a candidate's descent stops; the chosen model's stops where atdm.fit says
 
@@ -127,11 +126,7 @@ def _choose_among_agents(
     plans, notes = _acceptable(cluster, question, rules)
     if not plans:
         raise UsageError(f"no candidate can be fitted; the first says: {notes[0]}")
-    middle = sorted(plans, key=lambda c: (c.order, plans[c].period, c.ridge))[len(plans) // 2]  # near most others
-    plan = msgspec.structs.replace(
-        plans[middle], candidates=tuple(p.model for p in plans.values()), horizon=horizon, every=every
-    )
-    check_plan(plan)
+    plan = choosing(next(iter(plans.values())), [p.model for p in plans.values()], horizon, every)
     with progress_line(progress, "blind", len(cluster.agents)) as report:
         final = simulate(cluster, plan, rules, report=report)
     if final.choice is None or final.choice.scores is None:
