@@ -326,9 +326,8 @@ def simulate(
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        agents, _ = enrol(
-            cluster, rules, random_bytes, keep=transcript, state=folder, share=bool(plan.candidates)
-        )
+        share = bool(plan.candidates)  # a comparison is much work, and the same for everybody
+        agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         roster = agents[0].roster
         aggregator = Aggregator(
             plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster),

@@ -146,6 +146,24 @@ def test_a_candidate_its_rows_do_not_determine_is_not_chosen() -> None:
     assert any("do not determine" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("what", ["diverges", "is no number", "has no spread to compare with"])
+def test_a_candidate_that_cannot_be_scored_is_left_out_and_does_not_stop_the_run(what, monkeypatch) -> None:
+    true = choice.score
+
+    def odd(solve, inputs, candidate, *steps):
+        if candidate.order == 2:
+            return true(solve, inputs, candidate, *steps)
+        if "spread" in what:
+            raise ZeroDivisionError
+        found = true(solve, inputs, candidate, *steps)
+        return replace(found, errors=tuple([1e300 if what == "diverges" else np.nan] * found.origins))
+
+    monkeypatch.setattr(choice, "score", odd)
+    aggregator, agents = compared()
+    drive(aggregator, agents)
+    assert aggregator.state is State.DONE and aggregator.desk.outcome.chosen in (1, 2)
+
+
 # Who says what was chosen
 
 

@@ -18,6 +18,7 @@ from atdm.kernel.thermal import Coefficients, free_run, from_columns, regress
 
 FIRST_ORIGIN = 0.5  # share of the training rows before the first origin
 ROUNDING = 1e-9  # of R²; below that, candidates differ by arithmetic only (all ridges do, in a span of equal weights)
+TINY = float(np.finfo(float).tiny)  # a residual sum of squares that rounding took below zero
 SPAN_ITERATIONS = 8  # of a descent in the span; a fixed number, so that no rounding adds one on some machines
 
 
@@ -121,7 +122,7 @@ def in_span(series: FloatArray, ones: FloatArray, gram: FloatArray, *, minimum_n
         return Fitted(
             coefficients=from_columns(found.alpha, on_lags @ np.outer(lags, weights).ravel()),
             state=span.state(weights),
-            rss=span.multiplier(found.alpha, weights) - c.ridge * float(weights @ gram @ weights),
+            rss=max(span.multiplier(found.alpha, weights) - c.ridge * float(weights @ gram @ weights), TINY),
             ridge=c.ridge,
         )
 
@@ -147,7 +148,6 @@ def choose(scores: Sequence[Score], at_hand: float | None = None) -> tuple[Score
         return mean <= math.sqrt(variance / n) + ROUNDING
 
     near = [s for s in scores if s is best or (best.origins > 1 and close(s))]
-
 
     def simple(s: Score) -> tuple[int, int, bool, float]:
         return s.candidate.order, s.period, s.candidate.ridge != at_hand, -s.candidate.ridge

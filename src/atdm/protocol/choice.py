@@ -23,7 +23,9 @@ from atdm.protocol.sums import HALVES, Block, Layout
 
 VERIFY_SCORES = 1e-9  # of a candidate's largest error; rounding its inputs otherwise moves it by 1e-11 at most
 
-Scores = tuple[Score | None, ...]  # by candidate of the plan; None: its rows do not determine it
+HOPELESS = 1e12  # squared error over spread: the free run diverged
+
+Scores = tuple[Score | None, ...]  # by candidate of the plan; None: its rows do not determine it, or its runs diverge
 
 
 def compare(plan: Plan, kept: IntArray, inputs: Inputs, weather: Weather, span: Span) -> Scores:
@@ -36,10 +38,10 @@ def compare(plan: Plan, kept: IntArray, inputs: Inputs, weather: Weather, span: 
         candidate = Candidate(order=model.order, ridge=model.ridge, season=spell(season))
         try:
             scored = score(solve, part, candidate, plan.horizon, plan.every)
-        except (UsageError, DataError, np.linalg.LinAlgError):
+        except (UsageError, DataError, ArithmeticError, np.linalg.LinAlgError):
             found.append(None)
             continue
-        found.append(scored if np.isfinite(scored.errors).all() else None)
+        found.append(scored if (np.array(scored.errors) < HOPELESS).all() else None)
     return tuple(found)
 
 

@@ -134,7 +134,7 @@ def _choose_among_agents(
     scored = {}
     for candidate, found in zip(plans, final.choice.scores, strict=True):
         if found is None:
-            notes.append(f"{_named(candidate)}: the rows before some origin do not determine it")
+            notes.append(f"{_named(candidate)}: the rows before some origin do not determine it, or its runs diverge")
         else:
             scored[candidate] = replace(found, candidate=candidate)
     _, best = choose(tuple(scored.values()))
