@@ -56,6 +56,8 @@ MESSAGES = (
             ("one total V_k = Σ q_ik x_i", "Σ q_ik and the Gram row")),
     Message("scalars", ("squares of its residual, inner products,", "signs of its weight; leader: α, c"), "agents",
             ("the solver's residual", "the count of negative weights, α and c")),
+    Message("choice", ("leader: every candidate's errors, and", "which one they speak for; others: zeros"), "agents",
+            ("the choice; the errors must be those", "each of them finds in the totals")),
     Message("release", ("leader: model, h, s …; others: zeros", "no veil: consent is taking part"), "aggregator",
             ("α, β, γ, θ, occupancy, metrics", "h and s, rows never released before"), released=True),
 )  # fmt: skip

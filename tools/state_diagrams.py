@@ -64,9 +64,10 @@ NEXT_PHASE: dict[str, tuple[str, ...]] = {
     "rows": ("load",),
     "load": ("extend", "flags", "scalars"),
     "extend": ("scalars",),
-    "flags": ("flags", "basis", "release"),
+    "flags": ("flags", "basis", "choice", "release"),
     "basis": ("scalars",),
-    "scalars": ("scalars", "flags", "release"),
+    "scalars": ("scalars", "flags", "choice", "release"),
+    "choice": ("scalars", "flags", "release"),
     "release": (),
 }
 BOX = (104, 38)
@@ -177,10 +178,12 @@ def aggregator() -> str:
 
 def blind() -> str:
     places = {"secret": (90, 110), "rows": (250, 110), "load": (410, 110), "extend": (410, 260), "flags": (620, 110),
-              "basis": (790, 185), "scalars": (620, 260), "release": (890, 330)}  # fmt: skip
+              "basis": (790, 185), "scalars": (620, 260), "choice": (410, 380), "release": (890, 380)}  # fmt: skip
     edges = [(a, b, "") for a, targets in NEXT_PHASE.items() for b in targets]
-    bends = {("flags", "release"): -260.0, ("scalars", "flags"): 26.0, ("load", "scalars"): 0.0}
-    return diagram("Phases of a running agent of blind", (970, 380), places, edges, bends)
+    bends = {("flags", "release"): -290.0, ("scalars", "flags"): 26.0, ("load", "scalars"): 0.0,
+             ("flags", "choice"): 22.0, ("choice", "flags"): 22.0, ("scalars", "choice"): -22.0,
+             ("choice", "scalars"): -22.0}  # fmt: skip
+    return diagram("Phases of a running agent of blind", (970, 430), places, edges, bends)
 
 
 def opened() -> str:

@@ -213,7 +213,7 @@ def select(
     seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
     horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
     every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
-    protocol: Annotated[Protocol, typer.Option(help="Of the final fit.")] = Protocol.blind,
+    protocol: Annotated[Protocol, typer.Option(help="Of the fit; under blind agents also compare.")] = Protocol.blind,
     nonnegative: Nonnegative = Weights.ridge,
     train: Train = 0.75,
     by: By = "zone",
@@ -555,6 +555,11 @@ def aggregator(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
+    orders: Annotated[str | None, typer.Option(help="Orders M from which the agents choose (blind).")] = None,
+    ridges: Annotated[str | None, typer.Option(help="Ridges λ from which the agents choose (blind).")] = None,
+    seasons: Annotated[str | None, typer.Option(help="Seasons from which the agents choose (blind).")] = None,
+    horizon: Annotated[str, typer.Option(help="Length of their validation runs.")] = "24h",
+    every: Annotated[str, typer.Option(help="Time between the origins of these.")] = "24h",
     nonnegative: Nonnegative = Weights.ridge,
     tolerance: Annotated[float, typer.Option(help="Stopping gap of the descent.")] = 1e-12,
     solver_tolerance: Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")] = 5e-5,
@@ -581,6 +586,11 @@ def aggregator(
         nonnegative=CHOICES[nonnegative], tolerance=tolerance, train=train, solver_tolerance=solver_tolerance,
         minimum_norm=minimum_norm,
     )  # fmt: skip
+    if orders or ridges or seasons:
+        plan = deploy.several(
+            plan, parse_list(orders, int) if orders else [], parse_list(ridges, float) if ridges else [],
+            parse_list(seasons, str) if seasons else [], horizon, every,
+        )  # fmt: skip
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
     with watching(ui, linger, events, log_line) as watch:
         result = deploy.aggregate(post, plan, sky, watch.say, watch.report)

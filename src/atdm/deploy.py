@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ import pandas as pd
 
 from atdm.crypto.keys import digest
 from atdm.data import read_cluster
-from atdm.data.clock import commonest_step
+from atdm.data.clock import commonest_step, duration, season_steps
 from atdm.data.tables import Format, read_weather, weather_faults
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.events import Aborted, Feed, Finished, Joined, Planned, Report, unseen
@@ -28,11 +29,11 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.run import Cost, Fit, collect, one_blas_thread, plan_over, warnings_of
+from atdm.run import Cost, Fit, choosing, collect, one_blas_thread, plan_over, warnings_of
 from atdm.transport.disk import Disk, lock
 from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
 from atdm.transport.frames import STREAM_BYTES
@@ -231,8 +232,9 @@ def describe(data: bytes) -> str:
 
 def describe_plan(plan: Plan) -> str:
     first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    others = f" and {len(plan.candidates) - 1} other candidates" if plan.candidates else ""
     return (
-        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}, {plan.length} rows "
+        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}{others}, {plan.length} rows "
         f"from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC)"
     )
 
@@ -291,6 +293,17 @@ def plan_from(
     if not stamps[0] <= first < last <= stamps[-1]:
         raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
     return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
+
+
+def several(
+    plan: Plan, orders: Sequence[int], ridges: Sequence[float], seasons: Sequence[str], horizon: str, every: str
+) -> Plan:
+    """The plan with all combinations as candidates; what is empty is the plan's own."""
+    step = pd.Timedelta(seconds=plan.step_seconds)
+    periods = [season_steps(season, step) for season in seasons] or [plan.period]
+    combinations = product(periods, orders or [plan.order], ridges or [plan.ridge])
+    candidates = [Candidate(order, float(ridge), period) for period, order, ridge in combinations]
+    return choosing(plan, candidates, int(duration(horizon) // step), int(duration(every) // step))
 
 
 def _stamp(text: str, declared: Format, option: str) -> pd.Timestamp:

@@ -5,7 +5,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter, time_ns
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -30,11 +31,12 @@ from atdm.kernel.thermal import Metrics
 from atdm.model import Model
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.choice import Scores
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import PROTOCOLS, MaskName, Plan, ProtocolName, check_plan
+from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
@@ -60,6 +62,15 @@ class Cost:
     seconds: float = 0.0  # the run without them
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which candidate of its plan a run ended with."""
+
+    number: int
+    model: Candidate
+    scores: Scores | None  # by candidate; a simulation may read them at an agent, a deployed aggregator has none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
     """A fitted model, how well it fits, who learned what, and what it cost."""
@@ -81,6 +92,7 @@ class Fit:
     solver_residual: float = 0.0
     notes: tuple[str, ...] = ()
     transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    choice: Choice | None = None  # where the agents compared candidates
 
     @property
     def converged(self) -> bool:
@@ -122,6 +134,9 @@ class Fit:
             "solver_residual": self.solver_residual,
             "notes": list(self.notes),
         }
+        if self.choice is not None:
+            chosen = self.choice.model
+            document["chosen"] = {"order": chosen.order, "ridge": chosen.ridge, "period": chosen.period}
         cleaned: dict[str, Any] = without_nan(document)
         return cleaned
 
@@ -164,7 +179,7 @@ def fit(
     check_agents(len(cluster.agents), protocol, own)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
-    with _progress(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
+    with progress_line(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
         if protocol == "plain":
             return _fit_plain(cluster, plan)
         return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
@@ -245,6 +260,15 @@ def plan_over(
     return plan
 
 
+def choosing(plan: Plan, candidates: Sequence[Candidate], horizon: int, every: int) -> Plan:
+    """The same run over several candidates, with validation runs of `horizon` steps whose origins are `every` steps
+    apart. It starts with the middle one, which is near most others."""
+    middle = sorted(candidates, key=lambda c: (c.order, c.period, c.ridge))[len(candidates) // 2]
+    several = msgspec.structs.replace(plan.of(middle), candidates=tuple(candidates), horizon=horizon, every=every)
+    check_plan(several)
+    return several
+
+
 def weather_of(cluster: Cluster) -> Weather:
     return Weather(seconds(cluster.time), cluster.outdoor.to_numpy(float), cluster.solar.to_numpy(float))
 
@@ -256,8 +280,12 @@ def enrol(
     *,
     keep: bool = False,
     state: StateFolder | None = None,
+    share: bool = False,
 ) -> tuple[list[Agent], bytes]:
-    """One agent object per column, in the order of their identity keys, and the authority that enrolled them."""
+    """One agent object per column, in the order of their identity keys, and the authority that enrolled them.
+
+    share: they stand on one machine, which works out once what follows from public values alone.
+    """
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))
@@ -268,7 +296,7 @@ def enrol(
         identities = {name: state.identity(name) for name in names}
         roster = state.roster([(name, str(cluster.owner[name])) for name in names])
     time, weather = seconds(cluster.time), weather_of(cluster)
-    shared = Host() if len(names) > SHARED_HOST_ABOVE else None
+    shared = Host() if share or len(names) > SHARED_HOST_ABOVE else None
     agents = [
         Agent(
             identity=identities[member.name],
@@ -304,7 +332,8 @@ def simulate(
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder)
+        share = bool(plan.candidates)  # a comparison is much work, and the same for everybody
+        agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         roster = agents[0].roster
         aggregator = Aggregator(
             plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster),
@@ -332,6 +361,7 @@ def simulate(
     return collect(
         plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
         notes=(*cluster.notes, *warnings_of(plan, outcome, len(agents))), transcript=seen if transcript else {},
+        scores=agents[-1].scores,
     )  # fmt: skip
 
 
@@ -346,8 +376,10 @@ def collect(
     weights: pd.Series | None = None,
     notes: tuple[str, ...] = (),
     transcript: dict[str, list[Seen]] | None = None,
+    scores: Scores | None = None,
 ) -> Fit:
     """What the aggregator learned, as people use it."""
+    plan = fitted_plan(plan, outcome)
     estimate, index = outcome.estimate, timestamps(outcome.time)
     step = pd.Timedelta(seconds=plan.step_seconds)
     return Fit(
@@ -368,7 +400,13 @@ def collect(
         solver_residual=estimate.solver_residual,
         notes=notes,
         transcript=transcript or {},
+        choice=None if outcome.chosen is None else Choice(number=outcome.chosen, model=plan.model, scores=scores),
     )
+
+
+def fitted_plan(plan: Plan, outcome: Outcome) -> Plan:
+    """The plan with the model that was released."""
+    return plan if outcome.chosen is None else plan.of(plan.candidates[outcome.chosen])
 
 
 def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
@@ -389,7 +427,7 @@ def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
 
 def warnings_of(plan: Plan, outcome: Outcome, agents: int) -> tuple[str, ...]:
     """What the person should know about a result."""
-    notes = []
+    plan, notes = fitted_plan(plan, outcome), []
     parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(outcome.kept) * plan.train)
     if rows < FEW_ROWS * parameters:
         notes.append(f"{rows} training rows for {parameters} parameters: expect a poor forecast; use a longer window")
@@ -416,7 +454,7 @@ def _ledger(*notebooks: Notebook) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _progress(wanted: bool, protocol: str, agents: int) -> Iterator[Callable[[str], None] | None]:
+def progress_line(wanted: bool, protocol: str, agents: int) -> Iterator[Callable[[str], None] | None]:
     if not wanted:
         yield None
         return

@@ -20,7 +20,7 @@ from atdm.protocol.blind import Phase, release_layout
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.exposure import stamps
 from atdm.protocol.messages import Masked, Ready, ToAggregator
-from atdm.protocol.plan import Plan, ProtocolName
+from atdm.protocol.plan import Candidate, Plan, ProtocolName
 from atdm.protocol.readings import Readings, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules
@@ -63,6 +63,12 @@ class Ram(Store):
             write()
         if self.die == 0:
             raise Killed
+
+
+def with_candidates(plan: Plan, *models: tuple[int, float], horizon: int = 4, every: int = 4) -> Plan:
+    """The same plan with these orders and ridges to choose from."""
+    candidates = tuple(Candidate(order, ridge, plan.period) for order, ridge in models)
+    return msgspec.structs.replace(plan, candidates=candidates, horizon=horizon, every=every)
 
 
 def written(store: Store) -> Memory:

@@ -24,7 +24,7 @@ from atdm.protocol.relay import BlindDesk
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import decode_entry, encode_entry
 from tests.clusters import tiny
-from tests.protocol.world import Ram, World
+from tests.protocol.world import Ram, World, with_candidates
 
 PROTOCOLS = ("blind", "moments", "paper")
 SEED, AGENTS, ROWS = 3, 4, 60
@@ -84,9 +84,12 @@ class Recorder(World):
         return super()._to_aggregator(aggregator, sender, reply)
 
     def plans(self, protocol: str) -> list[Plan]:
-        """Of `blind` two runs, the second over more rows, so that it extends the basis of the first."""
-        ends = (ROWS - 8, ROWS) if protocol == "blind" else (ROWS,)
-        return [self.plan(protocol=protocol, rows=slice(0, end)) for end in ends]
+        """Of `blind` two runs, the second over more rows, so that it extends the basis of the first, and with
+        candidates, of which it does not keep the one it starts with."""
+        if protocol != "blind":
+            return [self.plan(protocol=protocol)]
+        longer = self.plan(order=2)
+        return [self.plan(rows=slice(0, ROWS - 8)), with_candidates(longer, (2, longer.ridge), (1, longer.ridge))]
 
 
 @lru_cache

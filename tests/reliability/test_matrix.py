@@ -35,6 +35,7 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.store import Snapshot, encode_snapshot
 from tests.protocol.test_vanishing import one_world
+from tests.protocol.world import with_candidates
 from tests.reliability.places import (
     AGENTS,
     MEMBER,
@@ -62,12 +63,14 @@ ROOT = Path(__file__).parent.parent.parent
 IGNORED = "ignored"
 VARIANTS = ("made up", "other run", "other step")
 
+PHASES = ("rows", "load", "extend", "flags", "basis", "scalars", "choice")  # in which an agent waits for a total
+
 # What an agent takes in each state or phase. Anything else is ignored.
 ACCEPTED: dict[str, set[type]] = {
     "waiting": {Announce},
     "joined": {Announce, Keys, Abort},
     "running/secret": {Announce, Secret, Abort},
-    **{f"running/{p}": {Announce, Total, Abort} for p in ("rows", "load", "extend", "flags", "basis", "scalars")},
+    **{f"running/{p}": {Announce, Total, Abort} for p in PHASES},
     "running/release": {Announce, Finished, Abort},
     "running/question": {Announce, Ask, Finished, Abort},
     "running/consent": {Announce, Receipts, Finished, Abort},
@@ -297,12 +300,15 @@ def test_phases_follow_each_other_as_in_the_figure(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(BlindPart, "_send", watched)
     for seed in range(3):
         one_world(seed)
-    world = Recorder()
+    world, fresh = Recorder(), Recorder()
     for plan in world.plans("blind"):
         world.run(world.aggregator(plan))
+    keeps = with_candidates(fresh.plan(), (1, 20.0), (2, 20.0))  # the candidate it starts with
+    fresh.run(fresh.aggregator(keeps))
     drawn = {(a, b) for a, targets in DIAGRAMS.NEXT_PHASE.items() for b in targets}
     assert seen <= drawn and seen >= {("rows", "load"), ("load", "flags"), ("load", "extend"), ("extend", "scalars"),
-                                      ("flags", "basis"), ("basis", "scalars"), ("scalars", "release")}  # fmt: skip
+                                      ("flags", "basis"), ("basis", "scalars"), ("scalars", "choice"),
+                                      ("choice", "scalars"), ("choice", "release"), ("scalars", "release")}  # fmt: skip
     assert set(BlindPart.AFTER) == set(Phase) - {Phase.SECRET, Phase.RELEASE}
 
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from atdm.deploy import Conductor
+from atdm.deploy import Conductor, several
 from atdm.errors import RunAborted
 from atdm.protocol.aggregator import State
 from atdm.protocol.messages import Announce, Masked, decode_to_agent, encode
@@ -42,6 +42,18 @@ def test_every_released_number_is_that_of_one_process(tmp_path, protocol):
     assert deployed.fit.cost.bytes_up_per_agent == alone.fit.cost.bytes_up_per_agent
     assert deployed.fit.weights is None
     assert {row["party"] for row in deployed.fit.ledger} == {"aggregator"}
+
+
+def test_agents_of_a_deployment_choose_as_in_one_process_and_keep_their_scores(fresh):
+    fresh.plan = several(fresh.plan, (1, 2), (2.0, 20.0), (), "1d", "1d")
+    alone = in_process(fresh.stage, fresh.plan)
+    with fresh.stage.server() as server:
+        deployed = asyncio.run(fresh.perform(server.url))
+    assert deployed.as_dict()["released"] == alone.as_dict()["released"]
+    assert deployed.fit.choice.number == alone.fit.choice.number and deployed.fit.choice.scores is None
+    chosen = fresh.plan.candidates[deployed.fit.choice.number]
+    assert deployed.as_dict()["chosen"] == {"order": chosen.order, "ridge": chosen.ridge, "period": chosen.period}
+    assert len(deployed.fit.model.alpha) == chosen.order
 
 
 def test_paper_passes_in_messages_larger_than_the_server_takes(tmp_path):

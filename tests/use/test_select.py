@@ -39,10 +39,11 @@ def test_the_final_fit_is_an_ordinary_fit_of_the_chosen_candidate(world, selecti
     assert selection.as_dict()["test"] == fit.metrics["test"]
 
 
-def test_a_private_final_fit_says_how_the_candidates_were_compared():
-    found = select(two_state(days=16, agents=10, step_hours=2.0), orders=(1,), ridges=(100.0,), protocol="blind")
-    assert found.fit.protocol == "blind"
-    assert any("compared in a simulation" in note for note in found.notes)
+@pytest.mark.parametrize("protocol, clear", [("moments", True), ("blind", False)])
+def test_a_comparison_in_the_clear_before_a_private_fit_says_so(protocol, clear):
+    found = select(two_state(days=16, agents=10, step_hours=2.0), orders=(1,), ridges=(100.0,), protocol=protocol)
+    assert found.fit.protocol == protocol
+    assert any("compared in a simulation" in note for note in found.notes) == clear
 
 
 def test_candidates_that_cannot_be_fitted_are_left_out_with_a_word(world):

@@ -4,7 +4,7 @@ Everything here follows from the weather, the load total and the clock, which al
 Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` says which belong together.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,14 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.phase)
+
+    def training_part(self) -> "Inputs":
+        """The training rows alone; the others are cut off, so that nobody can look."""
+        n = self.train
+        return replace(
+            self, load=self.load[:n], outdoor=self.outdoor[:n], solar=self.solar[:n], phase=self.phase[:n],
+            segment=self.segment[:n],
+        )  # fmt: skip
 
 
 def parameter_count(order: int, period: int) -> int:

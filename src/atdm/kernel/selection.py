@@ -1,19 +1,25 @@
 """Order, ridge and season chosen by forecasts of rows the candidate has not seen, inside the training part.
 
 From each origin the candidate is fitted on the rows before it and runs free for the horizon after it. Whoever can
-answer "fit these rows" can select: a trusted centre with all temperatures, or agents with the span of their totals.
+answer "fit these rows" can select: a trusted centre with all temperatures, or agents with the span of their totals
+(`in_span`).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from atdm.errors import UsageError
-from atdm.kernel.design import FloatArray, Inputs, lagged_rows, parameter_count
-from atdm.kernel.thermal import Coefficients, free_run
+from atdm.kernel.design import Design, FloatArray, Inputs, lagged_rows, parameter_count
+from atdm.kernel.span import Span
+from atdm.kernel.thermal import Coefficients, free_run, from_columns, regress
 
 FIRST_ORIGIN = 0.5  # share of the training rows before the first origin
+ROUNDING = 1e-9  # of R²; below that, candidates differ by arithmetic only (all ridges do, in a span of equal weights)
+TINY = float(np.finfo(float).tiny)  # a residual sum of squares that rounding took below zero
+SPAN_ITERATIONS = 8  # of a descent in the span; a fixed number, so that no rounding adds one on some machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +34,7 @@ class Fitted:
     """What a fit on the first `train` rows gives: the model, and the aggregate state over all rows."""
 
     coefficients: Coefficients
-    state: FloatArray  # [°C]
+    state: FloatArray  # [°C], centred or not
     rss: float  # of Eq. (2) over the training rows [K²]
     ridge: float  # λ used
 
@@ -77,33 +83,76 @@ def score(solve: Solve, inputs: Inputs, candidate: Candidate, horizon: int, ever
         squared.append(float((error**2).sum()))
         spread += float(((state[rows] - level) ** 2).sum())
         count += len(rows)
+    errors = tuple(value * len(origins) / spread for value in squared)
     final = solve(inputs, candidate)
     return Score(
         candidate=candidate,
-        r2=1.0 - sum(squared) / spread,
+        r2=r_squared(errors),
         rmse=float(np.sqrt(sum(squared) / count)),
         bic=bic(final.rss, len(lagged_rows(inputs.segment, order, 0, inputs.train)), order, inputs.period),
         ridge=final.ridge,
         period=inputs.period,
-        errors=tuple(value * len(origins) / spread for value in squared),
+        errors=errors,
     )
 
 
-def choose(scores: Sequence[Score]) -> tuple[Score, Score]:
+def r_squared(errors: Sequence[float]) -> float:
+    return 1.0 - math.fsum(errors) / len(errors)
+
+
+def in_span(series: FloatArray, ones: FloatArray, gram: FloatArray, *, minimum_norm: bool = False) -> Solve:
+    """Fits within the span of weighted sums over these rows (N × j), weights free; the state stays centred as they are.
+
+    β, γ, θ and occ are linear in the filtered sums, so all ridges of an order, season and origin share one regression.
+    """
+    known: dict[tuple[int, int, int], tuple[Span, FloatArray]] = {}
+
+    def projected(part: Inputs, order: int) -> tuple[Span, FloatArray]:
+        design = Design.build(part, order, minimum_norm=minimum_norm)
+        span = Span.empty(design, 0.0).filled(series, ones, gram)
+        return span, regress(design, series[design.lagged].transpose(1, 0, 2).reshape(len(design.rows), -1))
+
+    def solve(part: Inputs, c: Candidate) -> Fitted:
+        key = c.order, part.period, part.train
+        if key not in known:
+            known[key] = projected(part, c.order)
+        span, on_lags = replace(known[key][0], ridge=c.ridge), known[key][1]
+        found = span.descend(-math.inf, most=SPAN_ITERATIONS)
+        weights, lags = found.weights, np.concatenate([[1.0], -found.alpha])
+        return Fitted(
+            coefficients=from_columns(found.alpha, on_lags @ np.outer(lags, weights).ravel()),
+            state=span.state(weights),
+            rss=max(found.objectives[-1] - c.ridge * float(weights @ gram @ weights), TINY),
+            ridge=c.ridge,
+        )
+
+    return solve
+
+
+def choose(scores: Sequence[Score], at_hand: float | None = None) -> tuple[Score, Score]:
     """The chosen score and the best one.
 
     Chosen is the simplest candidate that is not worse than the best by more than one standard error of their paired
     difference over the origins (Breiman et al. 1984): a dozen origins cannot tell more, and a simpler model strays
     less far from what it was trained on. Simple means: low order, short season, then large ridge.
+    at_hand: a ridge whose fit is under way; of close ridges that one is taken, because another costs totals.
     """
     best = max(scores, key=lambda s: s.r2)
 
     def close(other: Score) -> bool:
-        difference = np.array(other.errors) - np.array(best.errors)
-        return bool(difference.mean() <= difference.std(ddof=1) / np.sqrt(len(difference)))
+        # exactly rounded sums: whoever has the same scores makes the same choice, on any machine
+        difference = [a - b for a, b in zip(other.errors, best.errors, strict=True)]
+        n = len(difference)
+        mean = math.fsum(difference) / n
+        variance = math.fsum((d - mean) ** 2 for d in difference) / (n - 1)
+        return mean <= math.sqrt(variance / n) + ROUNDING
 
     near = [s for s in scores if s is best or (best.origins > 1 and close(s))]
-    return min(near, key=lambda s: (s.candidate.order, s.period, -s.candidate.ridge)), best
+
+    def simple(s: Score) -> tuple[int, int, bool, float]:
+        return s.candidate.order, s.period, s.candidate.ridge != at_hand, -s.candidate.ridge
+
+    return min(near, key=simple), best
 
 
 def bic(rss: float, rows: int, order: int, period: int) -> float:

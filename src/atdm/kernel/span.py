@@ -79,6 +79,19 @@ class Span:
             gram=gram,
         )
 
+    def filled(self, series: FloatArray, ones: FloatArray, gram: FloatArray) -> "Span":
+        """This design over a whole basis at once: the same sums serve any design of their window."""
+        j, m1, n = len(ones), self.design.order + 1, len(self.design.rows)
+        flat = self.design.residual(series[self.design.lagged].transpose(2, 0, 1).reshape(j * m1, n))
+        return replace(
+            self,
+            sums=tuple(np.ascontiguousarray(series.T)),
+            projected=flat.reshape(j, m1, n),
+            products=(flat @ flat.T).reshape(j, m1, j, m1).transpose(0, 2, 1, 3).reshape(j * j, m1 * m1),
+            ones=ones,
+            gram=gram,
+        )
+
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
         c, m1 = weights, self.design.order + 1
         g = (np.multiply.outer(c, c).ravel() @ self.products).reshape(m1, m1)

@@ -21,6 +21,9 @@ class Coefficients:
     theta: FloatArray  # M+1 values: response to solar irradiance             [K/(kW/m²)]
     occupancy: FloatArray  # P values: what occupants and the rest of the day add [K]
 
+    def parts(self) -> tuple[FloatArray, ...]:
+        return self.alpha, self.beta, self.gamma, self.theta, self.occupancy
+
     @property
     def order(self) -> int:
         return len(self.alpha)
@@ -40,17 +43,29 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
     """β, γ, θ, occ for a given α and s: least squares of s_t − Σ α_m s_{t−m} on X. Also the residual sum of squares."""
     m1 = design.order + 1
     filtered = state[design.rows] - sum(alpha[m - 1] * state[design.rows - m] for m in range(1, m1))
+    solution = regress(design, filtered)
+    rss = float(((filtered - design.columns @ solution) ** 2).sum())
+    found = from_columns(alpha, solution)
+    if found.period != period:
+        raise ValueError(f"design has {found.period} season columns, expected {period}")
+    return found, rss
+
+
+def regress(design: Design, values: FloatArray) -> FloatArray:
+    """Least squares of a vector, or of the columns of a matrix, on X."""
     # Columns are scaled to unit norm so that the solver's rank decision does not depend on their units.
     columns = design.columns
     norms = np.linalg.norm(columns, axis=0)
     norms[norms == 0] = 1.0
-    solution = np.linalg.lstsq(columns / norms, filtered, rcond=1e-12)[0] / norms
-    rss = float(((filtered - columns @ solution) ** 2).sum())
+    answer: FloatArray = (np.linalg.lstsq(columns / norms, values, rcond=1e-12)[0].T / norms).T
+    return answer
+
+
+def from_columns(alpha: FloatArray, solution: FloatArray) -> Coefficients:
+    """α, and what the columns of X are multiplied by."""
+    m1 = len(alpha) + 1
     beta, gamma, theta = solution[: 3 * m1].reshape(3, m1)
-    found = Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=solution[3 * m1 :])
-    if found.period != period:
-        raise ValueError(f"design has {found.period} season columns, expected {period}")
-    return found, rss
+    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=solution[3 * m1 :])
 
 
 def one_step(

@@ -17,6 +17,7 @@ from enum import StrEnum
 from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.blind import BlindPart
+from atdm.protocol.choice import Scores
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -98,7 +99,8 @@ class Agent:
         )
         self.state = State.WAITING
         self.part: Part | None = None
-        self.weight = float("nan")  # ξ_i of the last finished run
+        self.weight = float("nan")  # ξ_i of the last finished run,
+        self.scores: Scores = ()  # and how its candidates did
         self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
@@ -241,7 +243,7 @@ class Agent:
             raise PeerError("no run is under way: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
-            self.weight = self.part.weight
+            self.weight, self.scores = self.part.weight, self.part.scores
             self._leave(State.DONE)
         return replies
 

@@ -5,7 +5,8 @@
     extend   an earlier run's directions over the rows new in this one  │
     flags    does anybody refuse the next direction?                    │ veiled with a group secret, checked,
     basis    V_k = Σ q_ik x_i, few bits, dithered          ┐ repeated   │ chained in one context
-    scalars  residual, next direction, signs of weights    ┘            ┘
+    scalars  residual, next direction, signs of weights    ┘            │
+    choice   which of several candidates the span speaks for            ┘
     release  α, β, γ, θ, occ, metrics, h, s: opens to the aggregator if every agent sends its part
 
 Rule 1: a total is opened by `_open` alone: unveil, check words, range and count, together.
@@ -33,9 +34,10 @@ from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span, solve_positive
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
+from atdm.protocol.choice import announce_choice, choice_layout, compare, origins_of, verify_choice
 from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
 from atdm.protocol.part import Own, Part
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import dithered, positions, public_inputs, window
 from atdm.protocol.session import Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, HALVES, RAW, Block, Layout, fixed
@@ -52,6 +54,8 @@ LOOK_AHEAD = 12  # ridges above the present one whose weights are looked at
 MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
+HALFWAY = 1e-2  # residual at which candidates are compared a second time
+MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
 
@@ -69,6 +73,7 @@ class Phase(StrEnum):
     FLAGS = "flags"
     BASIS = "basis"
     SCALARS = "scalars"
+    CHOICE = "choice"
     RELEASE = "release"
 
 
@@ -83,17 +88,20 @@ class Announced:
     iterations: int
     converged: bool
 
-    def pack(self) -> FloatArray:
+    def pack(self, room: int = 0) -> FloatArray:
+        """room: words left free for the α of a larger order."""
         tail = [self.multiplier, float(self.iterations), float(self.converged)]
-        return np.concatenate([self.alpha, self.weights, self.previous, tail])
+        return np.concatenate([self.alpha, np.zeros(room), self.weights, self.previous, tail])
 
     @classmethod
     def unpack(cls, values: FloatArray, order: int, size: int) -> "Announced":
-        weights, previous = values[order : order + size], values[order + size : order + 2 * size]
-        alpha, tail = values[:order], values[order + 2 * size :]
+        alpha, (weights, previous, tail) = values[:order], np.split(values[-2 * size - 3 :], [size, 2 * size])
         if not np.isfinite(values).all():
             raise PeerError("the leader announced numbers that are not finite")
         return cls(alpha, weights, previous, float(tail[0]), int(tail[1]), bool(tail[2]))
+
+
+NOTHING_YET = Announced(np.empty(0), np.empty(0), np.empty(0), math.nan, 0, False)
 
 
 def announced_size(order: int, size: int) -> int:
@@ -105,7 +113,8 @@ class BlindPart(Part):
 
     def __init__(self, session: Session, own: Own) -> None:
         super().__init__(session, own)
-        plan = session.run.plan
+        self.plan: Plan = session.run.plan  # with the candidate at hand as its model
+        plan = self.plan
         self.phase = Phase.SECRET
         self.step = 0
         self.context = digest("blind context", session.run.id)
@@ -119,13 +128,11 @@ class BlindPart(Part):
         self.scale = 1.0  # about the last public residual; r_i/(ν√K) is divided by it
         self.gap = math.inf  # ‖ν1 − Gξ‖/‖ν1‖
         self.capped = False
-        self.announced = Announced(np.empty(0), np.empty(0), np.empty(0), math.nan, 0, False)
+        self.announced = NOTHING_YET
         self.moves = 0  # changes of ridge since the last total
         self.limited = False  # whether some agent held back its part of the last direction
-
-    @property
-    def plan(self) -> Plan:
-        return self.session.run.plan
+        self.looks = 0  # comparisons of candidates so far,
+        self.looked = 0  # and the directions the last one had
 
     @property
     def agents(self) -> int:
@@ -248,22 +255,27 @@ class BlindPart(Part):
 
     def _after_load(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("load total", values["load"])
+        self._model(values["load"])
+        self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
+        if self.inherited:
+            return self._extend()
+        self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
+        return self._propose(np.empty(0), 1.0)
+
+    def _model(self, load: FloatArray, before: Span | None = None) -> None:
+        """The public side of the plan's model, over the totals there are, and this agent's own lags in it."""
 
         def public() -> tuple[Span, Inputs]:
-            inputs = public_inputs(self.plan, self.kept, values["load"], self.own.weather)
+            inputs = public_inputs(self.plan, self.kept, load, self.own.weather)
             design = Design.build(inputs, self.plan.order, minimum_norm=self.plan.minimum_norm)
-            return Span.empty(design, self.plan.ridge), inputs
+            span = Span.empty(design, self.plan.ridge)
+            return span if before is None else span.filled(before.series, before.ones, before.gram), inputs
 
         self.span, self.inputs = self.own.host.once(self.context, "design", public)
         design = self.span.design
         self.lags = self.x[design.lagged]
         projected = design.projected_lags(self.x)
         self.own_gram = projected @ projected.T
-        self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
-        if self.inherited:
-            return self._extend()
-        self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
-        return self._propose(np.empty(0), 1.0)
 
     def _extend(self) -> list[Message]:
         """The stored directions, summed over the rows that were not in them yet; over the others V is known."""
@@ -380,7 +392,7 @@ class BlindPart(Part):
         }
         if self.session.leads:
             values["announced"] = self._announce()
-        layout = scalars_layout(self.agents, self.plan.order, len(self.span), self._trials())
+        layout = scalars_layout(self.agents, self.plan.widest()[0], len(self.span), self._trials())
         return self._send(Phase.SCALARS, layout, values)
 
     def _diagonal_share(self) -> float:
@@ -401,7 +413,7 @@ class BlindPart(Part):
         found = self.span.descend(self.plan.tolerance)
         return Announced(
             found.alpha, found.weights, found.previous, found.objectives[-1], found.iterations, found.converged
-        ).pack()
+        ).pack(room=self.plan.widest()[0] - self.plan.order)
 
     def _descend(self) -> tuple[Descent, FloatArray, FloatArray]:
         """What all agents compute alike to find a direction: α and c, not more exactly than a direction needs, the
@@ -438,7 +450,10 @@ class BlindPart(Part):
         k = self._better_ridge()
         if k != self.ridge_steps:
             return self._change_ridge(k)
-        if self.gap <= self.plan.solver_tolerance or self.capped:
+        stands = self.gap <= self.plan.solver_tolerance or self.capped
+        if self._look_due(stands):
+            return self._compare()
+        if stands:
             return self._release()
         self.tries, self.limited = 0, False
         return self._propose(self.inner, self.square)
@@ -463,6 +478,39 @@ class BlindPart(Part):
         self.scale = 0.1
         return self._send_scalars()
 
+    # Several candidates
+
+    def _look_due(self, stands: bool) -> bool:
+        """Compare at once, because equal weights already tell orders and seasons apart and no total is then spent on
+        others; halfway, when ridges differ too; and where the model at hand stands in a span that has grown since."""
+        if not self.plan.candidates or self.looks == MOST_LOOKS or len(self.span) == self.looked:
+            return False
+        return stands or self.looks == 0 or (self.looks == 1 and self.gap <= HALFWAY)
+
+    def _compare(self) -> list[Message]:
+        """Every agent scores all candidates in the span; the leader says what it found."""
+        self.looks, self.looked = self.looks + 1, len(self.span)
+        span, inputs, plan = self.span, self.inputs, self.plan
+        self.scores = self.own.host.once(
+            self.context, "scores", lambda: compare(plan, self.kept, inputs, self.own.weather, span)
+        )
+        layout = choice_layout(len(plan.candidates), origins_of(plan, inputs))
+        values = {"choice": announce_choice(self.scores, plan)} if self.session.leads else {}
+        return self._send(Phase.CHOICE, layout, values)
+
+    def _after_choice(self, values: dict[str, FloatArray]) -> list[Message]:
+        chosen = self.plan.candidates[verify_choice(self.scores, values["choice"], self.plan)]
+        return self._decide() if chosen == self.plan.model else self._switch(chosen)
+
+    def _switch(self, candidate: Candidate) -> list[Message]:
+        """The same basis serves another candidate."""
+        self.plan = self.plan.of(candidate)
+        self._model(self.inputs.load, self.span)
+        self.ridge_steps = self.moves = 0
+        self.scale, self.gap, self.capped = 0.1, math.inf, False
+        self.announced = NOTHING_YET  # another order has another α
+        return self._send_scalars()
+
     # Release
 
     def _release(self) -> list[Message]:
@@ -484,7 +532,7 @@ class BlindPart(Part):
                 span.design, self.inputs, alpha=found.alpha, state=state, ridge=span.ridge,
                 iterations=found.iterations, status=self._status(), solver_residual=self.gap,
             )  # fmt: skip
-            values["release"] = pack_release(estimate, self.inputs.load, self._bitmaps(), self.fresh)
+            values["release"] = pack_release(self.plan, estimate, self.inputs.load, self._bitmaps(), self.fresh)
         self.own.exposure.release(self.kept[self.fresh])
         return self._send(Phase.RELEASE, layout, values)
 
@@ -526,6 +574,7 @@ class BlindPart(Part):
         Phase.FLAGS: _after_flags,
         Phase.BASIS: _after_basis,
         Phase.SCALARS: _after_scalars,
+        Phase.CHOICE: _after_choice,
     }
 
 
@@ -598,7 +647,8 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
 
 @lru_cache(maxsize=32)
 def release_layout(plan: Plan, rows: int) -> Layout:
-    size = parameter_count(plan.order, plan.period) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
+    size = parameter_count(*plan.widest()) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
+    size += len(plan.candidates) > 0  # which of them it is
     return Layout((Block("release", size, RAW),))
 
 
@@ -620,6 +670,7 @@ def bitmap_flags(words: UInt64Array, length: int) -> np.typing.NDArray[np.bool_]
 
 
 def pack_release(
+    plan: Plan,
     estimate: Estimate,
     load: FloatArray,
     bitmaps: tuple[UInt64Array, UInt64Array],
@@ -628,14 +679,22 @@ def pack_release(
     c = estimate.coefficients
     numbers = [estimate.rss, estimate.ridge, estimate.solver_residual, float(estimate.iterations)]
     numbers.append(float(STATUSES.index(estimate.status)))
+    sizes = coefficient_sizes(*plan.widest())
+    padded = (np.pad(part, (0, size - len(part))) for part, size in zip(c.parts(), sizes, strict=True))
     return np.concatenate([
-        c.alpha, c.beta, c.gamma, c.theta, c.occupancy,
+        [plan.candidates.index(plan.model)] if plan.candidates else [],
+        *padded,
         [estimate.metrics[p][k][m] for p, k, m in METRICS],
         numbers,
         *(words.view(np.float64) for words in bitmaps),
         load[fresh],
         estimate.state[fresh],
     ])  # fmt: skip
+
+
+def coefficient_sizes(order: int, period: int) -> list[int]:
+    """Of α, β, γ, θ and occ."""
+    return [order, order + 1, order + 1, order + 1, period]
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,12 +705,21 @@ class Released:
     load: FloatArray  # h over the released rows                [kW]
     kept: IntArray  # time stamps of all rows of the fit
     time: IntArray  # time stamps of the released rows
+    chosen: int | None  # which candidate of the plan, where there were some
 
 
 def unpack_release(plan: Plan, values: FloatArray) -> Released:
-    m1, words, length = plan.order + 1, bitmap_words(plan.length), plan.length
-    sizes = [plan.order, m1, m1, m1, plan.period, len(METRICS), 5, words, words]
-    alpha, beta, gamma, theta, occupancy, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
+    chosen = None
+    if plan.candidates:
+        chosen, values = int(values[0]), values[1:]
+        if not 0 <= chosen < len(plan.candidates):
+            raise PeerError("the release has a candidate that is none")
+        plan = plan.of(plan.candidates[chosen])
+    words, length = bitmap_words(plan.length), plan.length
+    sizes = [*coefficient_sizes(*plan.widest()), len(METRICS), 5, words, words]
+    *padded, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
+    own = zip(padded, coefficient_sizes(plan.order, plan.period), strict=True)
+    alpha, beta, gamma, theta, occupancy = (part[:size] for part, size in own)
     times = window(plan)
     load, state = np.split(rest, 2)
     if not 0 <= int(numbers[4]) < len(STATUSES):
@@ -673,4 +741,5 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
         load=load,
         kept=times[bitmap_flags(np.ascontiguousarray(kept).view(np.uint64), length)],
         time=times[bitmap_flags(np.ascontiguousarray(fresh).view(np.uint64), length)],
+        chosen=chosen,
     )

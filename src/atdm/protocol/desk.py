@@ -31,6 +31,7 @@ class Outcome:
     time: IntArray  # time stamps of the released rows
     kept: IntArray  # time stamps of all rows of the fit
     sums: int  # N-vector totals opened for the estimation
+    chosen: int | None = None  # which candidate of the plan it is, where there were some
 
 
 class Desk(ABC):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from atdm.protocol.choice import Scores
 from atdm.protocol.exposure import Exposure
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
@@ -55,6 +56,7 @@ class Part(ABC):
     """The agent's side of one protocol, from the agreed keys to the end of the run."""
 
     finished = False
+    scores: Scores = ()  # of the plan's candidates, where there are some
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 from atdm.crypto import ring
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind import Phase, release_layout, rows_layout, unpack_release
+from atdm.protocol.choice import choice_layout
 from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Secret, Secrets, ToAggregator, Total, encode, expect
@@ -20,7 +21,8 @@ class BlindDesk(Desk):
         self._secrets: bytes | None = None
         self._sums = 0
         plan = run.plan
-        largest_sum = 2 * rows_layout(plan).words + 4 * plan.period + 4096  # words: rows, or the release
+        largest_sum = 2 * rows_layout(plan).words + 4 * plan.widest()[1] + 4096  # words: rows, or the release
+        largest_sum += choice_layout(len(plan.candidates), plan.most_origins()).words  # or what candidates scored
         largest_sum += min(run.agents, MOST_STORED) * plan.length  # or stored directions over new rows
         self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)
 
@@ -72,7 +74,8 @@ class BlindDesk(Desk):
         self.notebook.write("state", estimate.state)
         self.notebook.write("coefficients", [*c.alpha, *c.beta, *c.gamma, *c.theta, *c.occupancy])
         measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
-        self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
-        self.outcome = Outcome(estimate, released.load, released.time, released.kept, self._sums)
+        which = [] if released.chosen is None else [released.chosen]
+        self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual, *which])
+        self.outcome = Outcome(estimate, released.load, released.time, released.kept, self._sums, released.chosen)
         self.finished = True
         return [Outgoing(None, encode(Finished(run=self.run.id)))]

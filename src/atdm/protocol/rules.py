@@ -48,6 +48,10 @@ class Rules:
             return f"{agents} agents take part, this agent asks for at least {least} under {plan.protocol}"
         if plan.protocol != "blind":
             return None
+        reasons = (self._reason_to_refuse_model(plan.of(candidate)) for candidate in plan.models())
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _reason_to_refuse_model(self, plan: Plan) -> str | None:
         hours = plan.period * plan.step_seconds / 3600
         low, high = self.ridge
         if not low <= plan.ridge <= high:

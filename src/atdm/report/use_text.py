@@ -50,7 +50,8 @@ def selection_table(found: Selection) -> RenderableType:
     run = found.fit.metrics["test"]["free_run"]
     head = Text(
         f"free runs of {spell(found.question.horizon)} from {found.chosen.origins} origins in the training part; "
-        "chosen: the simplest within one standard error of the best\n"
+        "chosen: the simplest within one standard error of the best"
+        + ("; compared by the agents, weights free\n" if found.fit.choice else "\n")
     )
     end = Text(
         f"\ntest part, looked at once ({found.fit.protocol}): free run R² {run['r2']:.4f}, RMSE {run['rmse']:.4f} K, "
