@@ -7,6 +7,7 @@ import msgspec
 
 from atdm.crypto.keys import digest
 from atdm.errors import UsageError
+from atdm.kernel.design import parameter_count
 
 ProtocolName = Literal["plain", "paper", "moments", "blind"]
 NonnegativeName = Literal["ridge", "exact", "free"]
@@ -56,11 +57,11 @@ def check_plan(plan: Plan) -> None:
     need(0 < plan.train < 1, f"train {plan.train}: give a share between 0 and 1, such as 0.75")
     need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
     need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 5e-5")
-    need(plan.length > plan.order, f"window of {plan.length} rows for order {plan.order}: give a longer window")
     need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
     end = abs(plan.start) + plan.length * plan.step_seconds
     need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
-    need(plan.period <= plan.length, f"season of {plan.period} steps in {plan.length} rows: give a longer window")
+    size = parameter_count(plan.order, plan.period)
+    need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     if plan.nonnegative == "exact" and plan.protocol == "paper":
         raise UsageError("nonnegative='exact' is not possible under paper: the transformed problem hides which weight "
                          "is whose; use 'ridge' or False, or protocol plain or moments")  # fmt: skip
