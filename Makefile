@@ -14,7 +14,7 @@ test: .venv/dev.stamp
 	$(BIN)/pytest -m "not soak"
 
 soak: .venv/dev.stamp
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak -rP  # -rP: the figures of docs/reliability.md, printed at the end
 
 coverage: .venv/dev.stamp
 	$(BIN)/coverage run -m pytest -m "not soak" tests/crypto tests/protocol tests/reliability

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from atdm import read_cluster
 from atdm.crypto.keys import SigningKey
+from atdm.data import Cluster
 from atdm.deploy import describe
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.model import Model
@@ -28,6 +30,7 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
+from atdm.protocol.readings import Readings
 from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
 from atdm.transport import frames
 from atdm.transport.disk import StateFolder
@@ -35,7 +38,7 @@ from atdm.transport.enrolment import read_authority
 from atdm.transport.nats import Door, Line
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
-from tests.protocol.world import World
+from tests.protocol.world import LOOSE, World
 from tests.reliability.fuzz import written_tables
 from tests.reliability.places import MEMBER, Place, recorded, run_id, stand
 
@@ -90,6 +93,14 @@ def test_a_transform_of_impossible_rows_or_by_an_impossible_filter_is_refused(va
             agent.receive(encode(ask))
     else:
         assert answers(agent, ask) == [answer]
+
+
+def test_rows_that_an_agent_has_no_reading_of_are_not_answered() -> None:
+    agent, step = asked("load")
+    known = agent.own.readings
+    agent.part.own = replace(agent.own, readings=Readings(known.time[1:], known.temperature[1:], known.load[1:]))
+    ask = Ask(run=run_id(agent), step=step, what="load", values=np.zeros(len(known.time)).tobytes())
+    assert answers(agent, ask) == ["Refuse"]
 
 
 def test_a_weight_that_no_state_has_is_not_answered() -> None:
@@ -227,6 +238,15 @@ def test_a_plan_with_numbers_that_are_hardly_any_ends(protocol: str, field: str,
     except UsageError as error:
         assert protocol != "blind" and "rows" in str(error)
     assert aggregator.state in (State.ABORTED, State.DONE) or field == "train"
+
+
+def test_totals_that_determine_nothing_end_the_run() -> None:
+    """Every sensor at the reference temperature, and no ridge."""
+    c = tiny(1, agents=4, rows=60)
+    still = Cluster.from_frames(0 * c.temperature + 20.0, c.load, c.outdoor, c.solar, owner=c.owner)
+    world = World(still, 1, replace(LOOSE, ridge=(0.0, 1e12)))
+    aggregator = world.aggregator(world.plan(ridge=0.0))
+    assert world.run(aggregator) is None and "do not determine the model" in aggregator.reasons[0]
 
 
 @pytest.mark.parametrize("field", ["time", "series", "ones", "gram", "directions"])
