@@ -385,8 +385,8 @@ def series(first: int, runs: int, processes: int = 1, record: Path | None = None
                 print(failure, flush=True)
             if record is not None:
                 record.parent.mkdir(parents=True, exist_ok=True)
-                with record.open("a") as file:
-                    file.write("\n" + json.dumps({"source": source, **vars(chunk)}))  # whatever the last line ended like
+                with record.open("a") as file:  # a line of its own, also after one that was cut short
+                    file.write("\n" + json.dumps({"source": source, **vars(chunk)}))
     return done
 
 

@@ -110,7 +110,7 @@ def test_a_deployment_whose_agents_come_and_go_stays_right_and_does_not_grow(tmp
         company = Company(theatre, server.url, seed=1)
         memory = asyncio.run(company.perform(lambda seen: time.monotonic() > end, patience=20.0))
     settled = float(np.median(memory[len(memory) // 4 : len(memory) // 2]))
-    print(f"{MINUTES:g} min, 6 agents: {figures(company.seen)}; memory {settled:.0f} MB, at the end {memory[-1]:.0f} MB")
+    print(f"{MINUTES:g} min, 6 agents: {figures(company.seen)}; memory {settled:.0f}, then {memory[-1]:.0f} MB")
     assert company.seen["restarts"] > 10 * MINUTES and company.seen["converged"] + company.seen["capped"] > MINUTES
     assert memory[-1] < 1.2 * settled + 10
 
