@@ -134,7 +134,7 @@ def inconsistent_question(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
 
 
 def _other_rows(stage: Stage, plan: Plan, victim: int) -> Mounted:
-    """The adversary takes the last row for missing; in the second run one agent leaves out the first row instead."""
+    """The adversary takes the last row for missing; in one of the runs one agent leaves out the first row instead."""
 
     def last_is_missing(place: int, message: ToAggregator) -> Message | None:
         if not isinstance(message, Masked) or message.phase != "rows" or place != victim:
@@ -150,13 +150,13 @@ def _other_rows(stage: Stage, plan: Plan, victim: int) -> Mounted:
             return changed(message, values=numbers.tobytes())
         return message
 
-    first = stage.play(plan, watch=last_is_missing)
-    second = stage.play(plan, watch=last_is_missing, alter=one_later)
-    sums = [s.value for run in (first, second) for s in run.notebook.seen if s.label == "first"]
-    if len(sums) < 2:
-        return _mounted(second)
-    rows = np.arange(1, len(sums[0]) + 1, dtype=np.int64)
-    return _mounted(second, [Guess(series=(sums[1] - sums[0])[:, None], rows=rows, differences=True)])
+    shifted = stage.play(plan, watch=last_is_missing, alter=one_later)
+    if shifted.state is not State.DONE:
+        return _mounted(shifted)
+    straight = stage.play(plan, watch=last_is_missing)
+    later, sooner = (next(s.value for s in run.notebook.seen if s.label == "first") for run in (shifted, straight))
+    rows = np.arange(1, len(later) + 1, dtype=np.int64)
+    return _mounted(shifted, [Guess(series=(later - sooner)[:, None], rows=rows, differences=True)])
 
 
 def withheld(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
