@@ -14,11 +14,13 @@ test: .venv/dev.stamp
 	$(BIN)/pytest -m "not soak"
 
 soak: .venv/dev.stamp
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak -rP  # -rP: the figures of docs/reliability.md, printed at the end
 
 coverage: .venv/dev.stamp
 	$(BIN)/coverage run -m pytest -m "not soak" tests/crypto tests/protocol tests/reliability
 	$(BIN)/coverage report --show-missing --skip-covered --fail-under=95
+	$(BIN)/coverage json -q -o .venv/coverage.json
+	$(BIN)/python -m tests.reliability.figures .venv/coverage.json
 
 bench: .venv/dev.stamp
 	$(BIN)/atdm bench

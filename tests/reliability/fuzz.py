@@ -290,9 +290,9 @@ def fuzz(target: Target, first: int, inputs: int) -> Counter:
 
 
 def fuzz_all(inputs: int, first: int = 0) -> dict[str, Counter]:
-    """About so many inputs over all targets, by their weights."""
+    """At least so many inputs over all targets, by their weights."""
     total = sum(target.weight for target in targets())
-    return {t.name: fuzz(t, first, max(1, inputs * t.weight // total)) for t in targets()}
+    return {t.name: fuzz(t, first, -(-inputs * t.weight // total)) for t in targets()}
 
 
 def main() -> None:

@@ -3,7 +3,8 @@ the wrong party or again from an earlier run; agents are killed at a write, rest
 is restarted.
 
     python -m tests.reliability.simulation SEED [SEED …]     replays runs and says how each ended
-    python -m tests.reliability.simulation --runs 1000 [--from SEED]
+    python -m tests.reliability.simulation --runs 1000 [--from SEED] [--processes 2] [--record FILE]
+                                                             a series; with a record it goes on where it was stopped
 
 Every run either ends with the plain fit of its roster, exactly the sum of its loads, or without a result. What must
 hold for every message ever handed out is checked where it is handed out (`Simulation.hand_out`).
@@ -13,17 +14,24 @@ channel protects them (TLS), so here they are lost, cut or replaced by garbage, 
 """
 
 import argparse
+import hashlib
+import json
 import os
 import random
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
+import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
@@ -49,10 +57,11 @@ FAULTS = ("delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill",
 TRIES = 8  # of one message
 MOST_STEPS = 20_000  # events of one attempt; a run takes a few hundred
 CLUSTERS = 4  # for each number of agents, so that plain fits are found once
-LONG = 1_000_000  # seeds from here on belong to `make soak`: every hundredth run is of up to 64 agents
-MANY = (24, 32, 48, 64)
-AGENTS = (3, 4, 4, 5, 5, 5, 6, 6, 7, 8, 9, 10, 12, 16)
-FEW = (3, 3, *[4] * 6, *[5] * 7, *[6] * 6, 7, 7, 7, 8, 8, 8, 10, 12, 16)  # for every `make test`
+FEW = (3, 3, *[4] * 6, *[5] * 7, *[6] * 6, 7, 7, 8, 9)  # agents of most runs
+MANY = range(10, 65)  # of every 40th: one of 64 agents costs as much as twenty of 5
+MANY_EVERY = 40
+LONG = 1_000_000  # the first seed of `make soak`
+CHUNK = 100  # seeds that a process takes at a time
 TOLERANCE = {"blind": 3e-4, "moments": 1e-6, "paper": 1e-6}  # of coefficients; docs/spec.md
 _decoder = msgspec.msgpack.Decoder(ToAggregator)
 
@@ -84,7 +93,7 @@ def expected(agents: int, number: int, nonnegative: bool):
     return found, sums
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Letter:
     """A message under way. to: an agent's place, or −1−place for what an agent sent to the aggregator."""
 
@@ -99,8 +108,7 @@ class Simulation:
         self.seed, self.rng = seed, random.Random(seed)
         rng = self.rng
         self.protocol = rng.choice(("blind", "blind", "moments", "paper"))
-        large = seed >= LONG and seed % 100 == 0
-        self.size, self.number = rng.choice(MANY if large else AGENTS if seed >= LONG else FEW), rng.randrange(CLUSTERS)
+        self.size, self.number = rng.choice(FEW if seed % MANY_EVERY else MANY), rng.randrange(CLUSTERS)
         self.nonnegative = self.protocol != "paper" and rng.random() < 0.1
         few = self.protocol == "blind" and rng.random() < 0.03
         self.least = self.size + 1 if few else 3
@@ -108,6 +116,7 @@ class Simulation:
         self.faults = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
         self.patient = rng.random() < 0.8  # whether what was lost is sent again
         self.cluster = cluster_of(self.size, self.number)
+        self.weather = weather_of(self.cluster)
         self.plan = make_plan(
             self.cluster, self.protocol, order=1, ridge=20.0, nonnegative="ridge" if self.nonnegative else False
         )
@@ -138,7 +147,7 @@ class Simulation:
             columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
             self.agents[i] = Agent(
                 identity=self.keys[i], secret=self.secrets[i], roster=self.roster, authority=self.roster.authority,
-                readings=Readings(seconds(self.cluster.time), *columns), weather=weather_of(self.cluster),
+                readings=Readings(seconds(self.cluster.time), *columns), weather=self.weather,
                 rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], host=self.host,
             )  # fmt: skip
         return self.agents[i]
@@ -187,7 +196,7 @@ class Simulation:
         self.attempt += 1
         cohorts = {member.cohort for member in self.roster.members}
         self.role = Aggregator(
-            plan=self.plan, roster=self.roster, cohorts=cohorts, weather=weather_of(self.cluster), attempt=self.attempt
+            plan=self.plan, roster=self.roster, cohorts=cohorts, weather=self.weather, attempt=self.attempt
         )
         self._post(self.role.start())
         resent, steps = 0, 0
@@ -324,31 +333,93 @@ def simulate(seed: int) -> Counter:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\nreplay: {command}") from error
 
 
-def simulate_many(first: int, runs: int, seconds_allowed: float = float("inf")) -> tuple[int, Counter]:
-    began, seen = time.process_time(), Counter()
-    for n in range(runs):
-        if time.process_time() - began > seconds_allowed:
-            return n, seen
-        seen += simulate(first + n)
-    return runs, seen
+@dataclass(frozen=True)
+class Chunk:
+    """What was seen in some seeds after another, and which of them went wrong."""
+
+    first: int
+    runs: int
+    seen: Counter
+    wrong: tuple[str, ...] = ()
 
 
-def main() -> None:
+def simulate_many(first: int, runs: int = CHUNK) -> Chunk:
+    seen, wrong = Counter(), []
+    for seed in range(first, first + runs):
+        try:
+            seen += simulate(seed)
+        except Wrong as error:
+            wrong.append(str(error))
+    return Chunk(first, runs, seen, tuple(wrong))
+
+
+def source_hash() -> str:
+    """A series is one of one source: a record of another is not gone on with."""
+    files = sorted([*Path(atdm.__file__).parent.rglob("*.py"), Path(__file__)])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def recorded(record: Path, source: str) -> dict[int, Chunk]:
+    """Chunks of this source that a record holds, by their first seed. A line cut short is not there."""
+    known: dict[int, Chunk] = {}
+    for line in record.read_text().splitlines() if record.exists() else ():
+        with suppress(ValueError):
+            found = json.loads(line)
+            if found.pop("source") == source:
+                known[found["first"]] = Chunk(**{**found, "seen": Counter(found["seen"])})
+    return known
+
+
+def series(first: int, runs: int, processes: int = 1, record: Path | None = None) -> list[Chunk]:
+    """Chunk after chunk in processes of their own; each is recorded as it ends and, in the next call, not run again."""
+    source = source_hash()
+    known = recorded(record, source) if record is not None else {}
+    starts = range(first, first + runs, CHUNK)
+    done = [known[start] for start in starts if start in known]
+    left = [(start, min(CHUNK, first + runs - start)) for start in starts if start not in known]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for task in as_completed([pool.submit(simulate_many, *each) for each in left]):
+            chunk = task.result()
+            done.append(chunk)
+            for failure in chunk.wrong:
+                print(failure, flush=True)
+            if record is not None:
+                record.parent.mkdir(parents=True, exist_ok=True)
+                with record.open("a") as file:  # a line of its own, also after one that was cut short
+                    file.write("\n" + json.dumps({"source": source, **vars(chunk)}))
+    return done
+
+
+def summary(chunks: list[Chunk]) -> str:
+    """The figures of docs/reliability.md."""
+    seen = sum((chunk.seen for chunk in chunks), Counter())
+    runs, wrong = sum(chunk.runs for chunk in chunks), sum(len(chunk.wrong) for chunk in chunks)
+    ends = ", ".join(f"{seen[key]} {key}" for key in ("converged", "capped", "no result"))
+    return f"{wrong} wrong of {runs} runs; {seen['attempts']} attempts: {ends}; faults: " + ", ".join(
+        f"{seen[fault]} {fault}" for fault in FAULTS
+    )
+
+
+def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("seeds", nargs="*", type=int)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--record", type=Path)
     args = parser.parse_args()
     for seed in args.seeds:
         one = Simulation(seed)
         print(f"seed {seed}: {one.protocol}, {one.size} agents, rate {one.rate}, {', '.join(one.faults)}")
         print(dict(one.run()))
-    if args.runs:
-        began = time.process_time()
-        done, seen = simulate_many(args.first, args.runs)
-        print(f"{done} runs from seed {args.first}, {time.process_time() - began:.0f} s: {dict(seen)}")
+    if not args.runs:
+        return 0
+    began = time.monotonic()
+    chunks = series(args.first, args.runs, args.processes, args.record)
+    print(f"seeds from {args.first}: {summary(chunks)}")
+    print(f"{time.monotonic() - began:.0f} s in {args.processes} processes")
+    return int(any(chunk.wrong for chunk in chunks))
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(main())

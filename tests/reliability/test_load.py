@@ -33,6 +33,12 @@ def resident() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
+def figures(seen: Counter) -> str:
+    ends = {what: times for what, times in seen.items() if what != "restarts"}
+    ended = ", ".join(f"{times} {what}" for what, times in sorted(ends.items()))
+    return f"{sum(ends.values())} runs ({ended}), {seen['restarts']} restarts"
+
+
 class Company:
     """Agents as tasks of one loop; each can be taken down and comes back from its own folder."""
 
@@ -104,7 +110,7 @@ def test_a_deployment_whose_agents_come_and_go_stays_right_and_does_not_grow(tmp
         company = Company(theatre, server.url, seed=1)
         memory = asyncio.run(company.perform(lambda seen: time.monotonic() > end, patience=20.0))
     settled = float(np.median(memory[len(memory) // 4 : len(memory) // 2]))
-    print(f"{MINUTES:g} min: {dict(company.seen)}; memory {settled:.0f} MB, at the end {memory[-1]:.0f} MB")
+    print(f"{MINUTES:g} min, 6 agents: {figures(company.seen)}; memory {settled:.0f}, then {memory[-1]:.0f} MB")
     assert company.seen["restarts"] > 10 * MINUTES and company.seen["converged"] + company.seen["capped"] > MINUTES
     assert memory[-1] < 1.2 * settled + 10
 
@@ -116,5 +122,5 @@ def test_a_run_of_many_agents_ends_while_some_restart(tmp_path: Path) -> None:
     with theatre.stage.server() as server:
         company = Company(theatre, server.url, seed=2)
         memory = asyncio.run(company.perform(lambda seen: sum(seen.values()) > seen["restarts"], patience=300.0))
-    print(f"{MANY} agents: {dict(company.seen)}; memory {memory[-1]:.0f} MB")
+    print(f"{MANY} agents: {figures(company.seen)}; memory {memory[-1]:.0f} MB")
     assert company.seen["restarts"] > 0 and company.seen["no result"] == 0

@@ -2,34 +2,49 @@
 them and what must hold. A failure prints the command that replays it."""
 
 import os
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
-from tests.reliability.simulation import FAULTS, LONG, Simulation, Wrong, simulate, simulate_many
+from tests.reliability import simulation
+from tests.reliability.simulation import CHUNK, FAULTS, Simulation, Wrong, series, simulate, simulate_many, summary
 
-CHUNK = 100
 SOAK_RUNS = int(os.environ.get("ATDM_SOAK_RUNS", "100000"))
+SOAK_RECORD = Path("out/simulation.jsonl")  # a soak that was stopped goes on from here
 
 
 @pytest.mark.parametrize("first", range(0, 1000, CHUNK))
 def test_a_run_ends_with_the_plain_fit_of_its_roster_or_without_a_result(first: int) -> None:
-    done, seen = simulate_many(first, CHUNK)
-    print(dict(seen))
-    assert done == CHUNK and seen["converged"] > CHUNK // 3 and seen["no result"] > 0
-    assert all(seen[fault] for fault in FAULTS), "some fault never happened"
+    chunk = simulate_many(first)
+    print(summary([chunk]))
+    assert not chunk.wrong, chunk.wrong[0]
+    assert chunk.seen["converged"] > CHUNK // 3 and chunk.seen["no result"] > 0
+    assert all(chunk.seen[fault] for fault in FAULTS), "some fault never happened"
 
 
 @pytest.mark.soak
 def test_a_hundred_thousand_runs() -> None:
-    starts = range(LONG, LONG + SOAK_RUNS, CHUNK)
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        results = list(pool.map(simulate_many, starts, [CHUNK] * len(starts)))
-    seen = sum((part for _, part in results), Counter())
-    print(f"{sum(done for done, _ in results)} runs: {dict(seen)}")
-    assert sum(done for done, _ in results) == CHUNK * len(starts)
+    chunks = series(simulation.LONG, SOAK_RUNS, os.cpu_count() or 1, SOAK_RECORD)
+    print(summary(chunks))
+    assert sum(chunk.runs for chunk in chunks) == SOAK_RUNS and not any(chunk.wrong for chunk in chunks)
+
+
+def test_runs_are_of_three_to_sixty_four_agents_under_every_protocol() -> None:
+    drawn = [Simulation(seed) for seed in range(0, 1000, simulation.MANY_EVERY)]
+    assert min(each.size for each in drawn) < 20 and max(each.size for each in drawn) > 60
+    assert {each.protocol for each in drawn if each.size > 40} == {"blind", "moments", "paper"}
+    assert min(simulation.FEW) == 3 and max(simulation.MANY) == 64
+
+
+def test_a_series_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "CHUNK", 2)
+    record = tmp_path / "record.jsonl"
+    whole = series(1, 4, record=record)
+    record.write_text(record.read_text()[:-20])  # killed while it wrote
+    assert len(simulation.recorded(record, simulation.source_hash())) == 1
+    again = series(1, 4, record=record)
+    assert summary(again) == summary(whole) and len(simulation.recorded(record, simulation.source_hash())) == 2
+    assert simulation.recorded(record, "another") == {}
 
 
 def test_a_seed_gives_the_same_run_again() -> None:

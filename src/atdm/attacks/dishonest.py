@@ -17,13 +17,15 @@ from atdm.crypto.ring import UInt64Array
 from atdm.errors import UsageError
 from atdm.kernel.design import REFERENCE_TEMP, FloatArray
 from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.blind import SCALAR_BITS, Phase, basis_layout
 from atdm.protocol.messages import Ask, Masked, Message, ToAgent, ToAggregator, Total
-from atdm.protocol.paper import transform_layout
+from atdm.protocol.paper import state_layout, transform_layout
 from atdm.protocol.plan import Plan
 from atdm.protocol.sums import Layout
 
 LATER = 2  # step of a run at which it is under way in every protocol
-OFFSET = 1 << 20  # quanta added to a total
+LAST = -2 - ring.CHECK_WORDS  # in a total of `blind`: the last data word, before count and check words
+SINGLED_OUT = 0.8  # an agent's entry of a direction: its square stays below the cap on leverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,46 +49,114 @@ def _mounted(aggregator: Aggregator, guesses: list[Guess] | None = None) -> Moun
     return Mounted(aggregator.state is State.DONE, guesses or [], _ending(aggregator))
 
 
-def offset(stage: Stage, plan: Plan, what: int = 2) -> Mounted:
-    """`blind`: add a number to one total, the same for everybody."""
+def offset(stage: Stage, plan: Plan) -> Mounted:
+    """`blind`: ask for the smallest ridge agents accept, so that the state rests on the one agent the weather explains
+    best, and take half off every squared norm in the totals, so that it seems to rest on three."""
+    phases = _Phases()
+    least = msgspec.structs.replace(plan, ridge=stage.agents[0].own.rules.ridge[0])
+    half = -round(np.ldexp(0.5, basis_layout(len(stage.agents), 1, 1).blocks[-1].bits))
 
     def alter(place: int, message: ToAgent) -> Message:
-        if isinstance(message, Total) and message.step == what:
-            return changed(message, words=_shifted(message.words))
-        return message
+        return _shifted(message, {LAST: half}) if phases.total(message) == Phase.BASIS else message
 
-    return _mounted(stage.play(plan, alter=alter))
+    return _with_state(stage.play(least, alter=alter, watch=phases.watch))
 
 
-def equivocate(stage: Stage, plan: Plan, victim: int = 1, what: int = 2) -> Mounted:
-    """`blind`: show one agent another total than the others."""
+def equivocate(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
+    """`blind`: tell the others that the first direction is a hundred times longer than it is, and one agent that it is
+    shorter, so that the first total is that agent's; lower its squared norm until three agents seem to carry it, and
+    refuse any further direction."""
+    phases, agents = _Phases(), len(stage.agents)
+    share = 1.0 / np.sqrt(agents)  # of everybody, as the direction begins
+    lengths = [100.0 if place != victim else share / SINGLED_OUT for place in range(agents)]
+    entries = share / np.array(lengths)
+    seeming = entries.sum() ** 2 / (1.1 * max(3.0, agents / 4))  # so that 1/Σξ² passes
+    lower = round(np.ldexp(seeming - entries @ entries, basis_layout(agents, 1, 1).blocks[-1].bits))
 
     def alter(place: int, message: ToAgent) -> Message:
-        if isinstance(message, Total) and message.step == what and place == victim:
-            return changed(message, words=_shifted(message.words))
-        return message
+        phase = phases.total(message)
+        if phase == Phase.FLAGS and phases.count(Phase.BASIS):
+            return _shifted(message, {0: 1})  # somebody refuses
+        if phase == Phase.FLAGS and phases.count(Phase.FLAGS) == 1:
+            longer = round(np.ldexp(lengths[place] ** 2 - 1.0, SCALAR_BITS))
+            return _shifted(message, {1: 1, LAST: longer})  # somebody holds back: normalise again
+        return _shifted(message, {LAST: lower}) if phase == Phase.BASIS else message
 
-    return _mounted(stage.play(plan, alter=alter))
+    return _with_state(stage.play(plan, alter=alter, watch=phases.watch))
 
 
-def _shifted(words: bytes) -> bytes:
+class _Phases:
+    """Which sum each step of a run of `blind` is, as agents label their words."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, str] = {}
+
+    def watch(self, place: int, message: ToAggregator) -> None:
+        if isinstance(message, Masked):
+            self._of[message.step] = message.phase
+
+    def total(self, message: ToAgent) -> str:
+        return self._of[message.step] if isinstance(message, Total) else ""
+
+    def count(self, phase: Phase) -> int:
+        return sum(each == phase for each in self._of.values())
+
+
+def _shifted(message: ToAgent, quanta: dict[int, int]) -> Message:
+    """A total with something added to some of its words."""
+    words = message.words if isinstance(message, Total) else b""
     values = ring.from_bytes(words, len(words) // ring.WORD_BYTES)
-    values[0] += np.uint64(OFFSET)
-    return ring.to_bytes(values)
+    for at, change in quanta.items():
+        ring.add_into(values[at:][:1], np.array([change % 2**64], dtype=np.uint64))
+    return changed(message, words=ring.to_bytes(values))
+
+
+def _with_state(aggregator: Aggregator) -> Mounted:
+    """The released state, taken for one agent's temperature."""
+    states = _states(aggregator)
+    return _mounted(aggregator, [Guess(series=states[-1][:, None])] if states else [])
 
 
 def inconsistent_question(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
-    """Ask one agent for another filter (`paper`) or other rows (`moments`), so that totals differ by its data alone."""
-    what = "transform" if plan.protocol == "paper" else "load"
+    """Ask one agent for another filter (`paper`), or for rows one step later than the others (`moments`): sums of two
+    runs then differ by its changes from row to row."""
+    if plan.protocol == "moments":
+        return _other_rows(stage, plan, victim)
 
     def alter(place: int, message: ToAgent) -> Message:
-        if isinstance(message, Ask) and message.what == what and place == victim:
+        if isinstance(message, Ask) and message.what == "transform" and place == victim:
             numbers = np.frombuffer(message.values, dtype="<f8").copy()
             numbers[0] = 1.0 - numbers[0]
             return changed(message, values=numbers.tobytes())
         return message
 
     return _mounted(stage.play(plan, alter=alter))
+
+
+def _other_rows(stage: Stage, plan: Plan, victim: int) -> Mounted:
+    """The adversary takes the last row for missing; in one of the runs one agent leaves out the first row instead."""
+
+    def last_is_missing(place: int, message: ToAggregator) -> Message | None:
+        if not isinstance(message, Masked) or message.phase != "rows" or place != victim:
+            return None
+        words = ring.from_bytes(message.words, len(message.words) // ring.WORD_BYTES)
+        ring.add_into(words[plan.length - 1 : plan.length], np.ones(1, dtype=np.uint64))
+        return changed(message, words=ring.to_bytes(words))
+
+    def one_later(place: int, message: ToAgent) -> Message:
+        if isinstance(message, Ask) and message.what == "load" and place == victim:
+            numbers = np.frombuffer(message.values, dtype="<f8").copy()
+            numbers[0], numbers[-1] = 1.0, 0.0
+            return changed(message, values=numbers.tobytes())
+        return message
+
+    shifted = stage.play(plan, watch=last_is_missing, alter=one_later)
+    if shifted.state is not State.DONE:
+        return _mounted(shifted)
+    straight = stage.play(plan, watch=last_is_missing)
+    later, sooner = (next(s.value for s in run.notebook.seen if s.label == "first") for run in (shifted, straight))
+    rows = np.arange(1, len(later) + 1, dtype=np.int64)
+    return _mounted(shifted, [Guess(series=(later - sooner)[:, None], rows=rows, differences=True)])
 
 
 def withheld(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
@@ -103,17 +173,33 @@ def withheld(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
 
 
 def replay(stage: Stage, plan: Plan) -> Mounted:
-    """Send an agent the previous step's message again in place of the new one."""
+    """Send everybody an old message in place of the new one. An agent of `paper` that answered its first question for
+    the state again, with its new weight and the old masks, would give itself away by the difference."""
     before: dict[int, ToAgent] = {}
+    words: dict[int, list[UInt64Array]] = {}
 
     def alter(place: int, message: ToAgent) -> Message:
+        if plan.protocol == "paper":
+            if not isinstance(message, Ask) or message.what != "state":
+                return message
+            return before.setdefault(place, message)
         if not isinstance(message, Ask | Total):
             return message
         old = before.get(place, message)
         before[place] = message
         return old if message.step == LATER else message
 
-    return _mounted(stage.play(plan, alter=alter))
+    def watch(place: int, message: ToAggregator) -> None:
+        if isinstance(message, Masked) and message.phase == "state":
+            words.setdefault(place, []).append(ring.from_bytes(message.words, len(message.words) // ring.WORD_BYTES))
+
+    aggregator = stage.play(plan, alter=alter, watch=watch)
+    if any(len(words.get(place, [])) < 2 for place in range(len(aggregator.members))):
+        return _mounted(aggregator)
+    bits = state_layout(len(words), 1).blocks[0].bits
+    twice = [ring.decode(words[i][1] - words[i][0], bits)[:-1] for i in range(len(words))]  # (ξ_i′ − ξ_i) x_i
+    guess = Guess(series=np.column_stack(twice), scaled=False)
+    return Mounted(True, [guess], "each agent answered one question twice under the same masks")
 
 
 def chosen_weights(stage: Stage, plan: Plan, victim: int = 0) -> Mounted:

@@ -23,7 +23,7 @@ from atdm.run import enrol, weather_of
 from atdm.transport.local import received
 
 Alter = Callable[[int, ToAgent], Message | None]  # place of the receiver, message → what is delivered instead
-Watch = Callable[[int, ToAggregator], None]
+Watch = Callable[[int, ToAggregator], Message | None]  # …, and what the adversary takes it for, where that differs
 
 
 class Stage:
@@ -64,9 +64,8 @@ class Stage:
             for place in range(len(places)) if to is None else (to,):
                 replies += [(place, reply) for reply in self._deliver(places[place], place, data, alter)]
             for place, reply in replies:
-                if watch is not None:
-                    watch(place, decode_to_aggregator(reply, len(reply)))
-                inbox += received(aggregator, place, reply)
+                forged = watch(place, decode_to_aggregator(reply, len(reply))) if watch is not None else None
+                inbox += received(aggregator, place, reply if forged is None else encode(forged))
             if until is not None and aggregator.run is not None and until(aggregator):
                 inbox = deque([Outgoing(None, encode(Abort(run=aggregator.run.id, reason="false")))])
                 until = None

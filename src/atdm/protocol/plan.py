@@ -7,6 +7,7 @@ import msgspec
 
 from atdm.crypto.keys import digest
 from atdm.errors import UsageError
+from atdm.kernel.design import parameter_count
 
 ProtocolName = Literal["plain", "paper", "moments", "blind"]
 NonnegativeName = Literal["ridge", "exact", "free"]
@@ -97,6 +98,8 @@ def check_plan(plan: Plan) -> None:
     need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
     end = abs(plan.start) + plan.length * plan.step_seconds
     need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
+    size = parameter_count(*plan.widest())
+    need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     check_candidates(plan)
     if plan.nonnegative == "exact" and plan.protocol == "paper":
         raise UsageError("nonnegative='exact' is not possible under paper: the transformed problem hides which weight "
