@@ -5,11 +5,13 @@ The roles are those of a simulation (run.py); here each is a process of its own,
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO
@@ -19,15 +21,16 @@ import numpy as np
 import pandas as pd
 
 from atdm.crypto.keys import digest
-from atdm.data import read_cluster
 from atdm.data.clock import commonest_step
-from atdm.data.tables import Format, read_weather, weather_faults
+from atdm.data.tables import Format, faults, read_weather, read_zones, weather_faults, zone_faults
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.model import Model
+from atdm.observe import Observation, collect_observation, observe_plan, released_by
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import AnyPlan, ObservePlan, Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
@@ -77,6 +80,7 @@ def seat_agent(
     declared: Format | None = None,
     signed_weather: Path | None = None,
     host: Host | None = None,
+    say: Say = lambda _: None,
 ) -> Seat:
     """Check everything that can be checked before anything is sent."""
     declared = Format() if declared is None else declared
@@ -102,6 +106,7 @@ def seat_agent(
             random_bytes=os.urandom,
             store=Disk(state / "journal"),
             host=host,
+            renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
         )
     except BaseException:
         held.close()
@@ -110,17 +115,30 @@ def seat_agent(
 
 
 def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
-    """The readings in one agent's own file, under the rules every file is read by."""
-    cluster = read_cluster(
-        data, weather, timezone=declared.timezone, sort=declared.sort, delimiter=declared.delimiter,
-        decimal=declared.decimal,
-    )  # fmt: skip
-    if cluster.agents != (name,):
-        found = ", ".join(cluster.agents[:3])
+    """The readings in one agent's own file, under the rules every file is read by. Those later than the weather are for
+    observations; up to its end a row without weather serves nobody."""
+    zones, sky = read_zones(data, declared), read_weather(weather, declared)
+    if tuple(zones.agents) != (name,):
+        found = ", ".join(zones.agents[:3])
         raise DataError(f"{data}: holds readings of {found}; this identity is {name}'s: give its own file alone")
+    known, last = zones.readings, sky.readings.index[-1]
+    until = replace(zones, readings=known[known["time"] <= last]) if (known["time"] <= last).any() else zones
+    for fault in chain(faults(until, sky), zone_faults(zones)):
+        raise DataError(fault.text)
+    weathered = known["time"].isin(sky.readings.dropna().index) | (known["time"] > last)
+    rows = known[weathered].dropna()
     return Readings(
-        seconds(cluster.time), cluster.temperature[name].to_numpy(float), cluster.load[name].to_numpy(float)
+        seconds(pd.DatetimeIndex(rows["time"])), rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float)
     )
+
+
+def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say) -> Readings:
+    """The file as it is now. What is wrong with it is for the agent's own eyes: it may quote a reading."""
+    try:
+        return read_own(data, weather, name, declared)
+    except DataError as error:
+        say(f"{name}: {error}")
+        raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
 
 def weather_from(path: Path, declared: Format | None = None) -> Weather:
@@ -160,7 +178,7 @@ def serve_files(
         host, seats = Host(), []
         for file in files:
             seat = seat_agent(
-                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host
+                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host, say=say
             )
             held.callback(seat.close)
             agent = seat.agent
@@ -219,7 +237,7 @@ def describe(data: bytes) -> str:
         kind = str(message["type"])
         detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
         if kind == "Announce":
-            detail = describe_plan(msgspec.convert(message["plan"], Plan))
+            detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
         elif kind in ("Abort", "Refuse"):
             detail = f"({message['reason']})"
     except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
@@ -227,12 +245,12 @@ def describe(data: bytes) -> str:
     return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: AnyPlan) -> str:
     first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
-    return (
-        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}, {plan.length} rows "
-        f"from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC)"
-    )
+    rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+    if isinstance(plan, ObservePlan):
+        return f"(observation of fit {plan.fit[:4].hex()}, {rows})"
+    return f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}, {rows})"
 
 
 # Aggregator
@@ -315,11 +333,80 @@ async def _aggregate(post: Post, door: Door, roster: Roster, plan: Plan, weather
             return await conductor.run()
 
 
+def observe(post: Post, model: Model, say: Say, keep: Callable[[Observation], None], seeing: "Seeing") -> None:
+    """`atdm observe`: ask the agents of a model's fit for the rows since, once or from row to row until stopped."""
+    nkey, pinned = read_aggregator(post.identity)
+    roster = read_roster(post.roster, pinned.authority)
+    released_by(model)  # before anything is tried
+    door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
+    asyncio.run(_observe(post, door, roster, model, say, keep, seeing))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeing:
+    """Which rows an observation asks for, and when."""
+
+    back: pd.Timedelta  # rows that somebody could not give are asked for again for so long
+    until: pd.Timestamp | None = None  # last row; None: the last that has begun
+    follow: bool = False
+    settle: float = 60.0  # s after a row's time stamp until its reading is expected to be in every agent's file
+
+
+async def _observe(
+    post: Post, door: Door, roster: Roster, model: Model, say: Say, keep: Callable[[Observation], None], seeing: Seeing
+) -> None:
+    this, stopped = asyncio.current_task(), []
+
+    def stop() -> None:
+        stopped.append(True)
+        if this is not None:
+            this.cancel()
+
+    with on_signal(stop):
+        while True:
+            settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
+            try:
+                keep(await _observe_once(post, door, roster, model, say, seeing, settled))
+            except (RunAborted, PeerError, UsageError) as error:
+                if stopped or not seeing.follow:
+                    raise
+                say(f"nothing observed ({error}): trying again with the next row")
+            if stopped or not seeing.follow:
+                return
+            try:
+                await asyncio.sleep(until_next_row(model, time.time() - seeing.settle))
+            except asyncio.CancelledError:
+                say("stopped")
+                return
+
+
+async def _observe_once(
+    post: Post, door: Door, roster: Roster, model: Model, say: Say, seeing: Seeing, settled: pd.Timestamp
+) -> Observation:
+    plan = observe_plan(model, settled if seeing.until is None else seeing.until, seeing.back)
+    say(f"asking for {describe_plan(plan)}")
+    nothing = np.empty(0)
+    weather = Weather(nothing.astype(np.int64), nothing, nothing)  # an observation needs none
+    conductor = Conductor(post, door, roster, plan, weather, say, cohorts=set(released_by(model).cohorts))
+    async with conductor.hub:
+        return await conductor.observe()
+
+
+def until_next_row(model: Model, now: float) -> float:
+    """Seconds from `now` [s since 1970] to the next row of the grid on which a model was fitted, never none."""
+    step = model.step.total_seconds()
+    return step - math.fmod(now - released_by(model).end.timestamp(), step)
+
+
 class Conductor:
     """One run as the aggregator sees it: messages in and out of the role, by the clock."""
 
-    def __init__(self, post: Post, door: Door, roster: Roster, plan: Plan, weather: Weather, say: Say) -> None:
+    def __init__(
+        self, post: Post, door: Door, roster: Roster, plan: AnyPlan, weather: Weather, say: Say,
+        cohorts: set[int] | None = None,  # None: those that are complete in time
+    ) -> None:  # fmt: skip
         self.post, self.roster, self.plan, self.weather, self.say = post, roster, plan, weather, say
+        self.cohorts = cohorts
         self.hub = Hub(door, roster.authority, os.urandom(STREAM_BYTES), self._limit)
         self.role: Aggregator | None = None
         self.seconds_aggregator = 0.0
@@ -331,6 +418,26 @@ class Conductor:
         return 2 * ((desk.largest() if desk is not None else 0) + OVERHEAD)
 
     async def run(self) -> Deployed:
+        """A fit."""
+        role, ended = await self._carry()
+        if role.run is None or role.desk is None or role.desk.outcome is None:
+            raise RunAborted("the run ended without a result")
+        plan, outcome = role.run.plan, role.desk.outcome
+        fit = collect(
+            plan, outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
+            cost=self._cost(outcome.sums, ended), notes=warnings_of(plan, outcome, len(role.members)), run=role.run,
+        )  # fmt: skip
+        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
+        return Deployed(fit, tuple(rounds.tolist()))
+
+    async def observe(self) -> Observation:
+        role, _ = await self._carry()
+        if role.run is None:
+            raise RunAborted("the run ended without a result")
+        return collect_observation(role.desk, role.run.observation, role.notebook.rows())
+
+    async def _carry(self) -> tuple[Aggregator, float]:
+        """The role after its run, and when that was over."""
         try:
             role = self.role = await self._gather()
         except asyncio.CancelledError:
@@ -344,27 +451,23 @@ class Conductor:
             await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
         await self._farewell()
-        if role.state is not State.DONE or role.desk is None or role.desk.outcome is None:
+        if role.state is not State.DONE:
             raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
-        fit = collect(
-            self.plan, role.desk.outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
-            cost=self._cost(role.desk.outcome.sums, ended),
-            notes=warnings_of(self.plan, role.desk.outcome, len(role.members)),
-        )  # fmt: skip
-        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
-        return Deployed(fit, tuple(rounds.tolist()))
+        return role, ended
 
     async def _gather(self) -> Aggregator:
-        """Wait for everybody; when the time is over, go on with the cohorts that are complete."""
-        wanted = {member.identity.hex() for member in self.roster.members}
+        """Wait for everybody; when the time is over, go on with the cohorts that are complete, unless they are given."""
+        members = [m for m in self.roster.members if self.cohorts is None or m.cohort in self.cohorts]
+        wanted = {member.identity.hex() for member in members}
         self.say(f"waiting for {len(wanted)} agents")
         await self.hub.gather(wanted, self.post.wait, lambda n: self.say(f"joined {n} of {len(wanted)} agents"))
-        missing = [m for m in self.roster.members if m.identity.hex() not in self.hub.present]
-        cohorts = {m.cohort for m in self.roster.members} - {m.cohort for m in missing}
-        if not cohorts:
+        missing = [m for m in members if m.identity.hex() not in self.hub.present]
+        cohorts = {m.cohort for m in members} - {m.cohort for m in missing}
+        if not cohorts or self.cohorts not in (None, cohorts):
+            why = "no cohort is complete without them" if self.cohorts is None else "the fit was made with them"
             raise RunAborted(
-                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and no cohort is "
-                "complete without them: start these agents, or wait longer"
+                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and {why}: "
+                "start these agents, or wait longer"
             )
         if missing:
             self.say(f"going on without the cohorts of {_listed([m.name for m in missing])}")

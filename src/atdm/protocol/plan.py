@@ -18,7 +18,7 @@ MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must n
 LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fit"):
     """What the aggregator proposes and every agent checks against its own rules."""
 
     version: int = VERSION
@@ -40,6 +40,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def hash(self) -> bytes:
         return digest("plan", msgspec.msgpack.encode(self))
+
+
+class ObservePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="observe"):
+    """Rows after a fit whose state and load the aggregator asks for; all else is fixed by the fit."""
+
+    version: int = VERSION
+    fit: bytes  # id of the run that released the model
+    step_seconds: int
+    start: int  # time stamp of the first row, seconds since 1970 UTC
+    length: int  # rows
+
+    @property
+    def protocol(self) -> Literal["observe"]:
+        return "observe"
+
+    def hash(self) -> bytes:
+        return digest("observe plan", msgspec.msgpack.encode(self))
+
+
+AnyPlan = Plan | ObservePlan
+
+
+def check_observe_plan(plan: ObservePlan) -> None:
+    """Refuse what is no observation, in one line each."""
+    if plan.version != VERSION:
+        raise UsageError(f"plan version {plan.version}, this side speaks {VERSION}: update one of them")
+    if not (plan.step_seconds >= 1 and 1 <= plan.length <= MOST_ROWS):
+        raise UsageError(f"{plan.length} rows every {plan.step_seconds} s: observe between 1 and {MOST_ROWS} rows")
+    if abs(plan.start) + plan.length * plan.step_seconds >= 2**53:
+        raise UsageError("an observation off the calendar: give rows after the fit")
 
 
 def check_plan(plan: Plan) -> None:
