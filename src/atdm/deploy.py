@@ -317,6 +317,11 @@ def _stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
         raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
 
 
+def parse_end(text: str | None) -> pd.Timestamp | None:
+    """What --end of an observation says."""
+    return None if text is None else _stamp(text, Format(), "--end")
+
+
 def aggregate(post: Post, plan: Plan, weather: Weather, say: Say) -> Deployed:
     """Gather the agents, run the protocol with them, and keep what they release."""
     nkey, pinned = read_aggregator(post.identity)
@@ -368,14 +373,14 @@ async def _observe(
             try:
                 keep(await _observe_once(post, door, roster, model, say, seeing, settled))
             except (RunAborted, PeerError, UsageError) as error:
-                if stopped or not seeing.follow:
+                if not seeing.follow:
                     raise
                 say(f"nothing observed ({error}): trying again with the next row")
-            if stopped or not seeing.follow:
+            if not seeing.follow:
                 return
-            try:
-                await asyncio.sleep(until_next_row(model, time.time() - seeing.settle))
-            except asyncio.CancelledError:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.0 if stopped else until_next_row(model, time.time() - seeing.settle))
+            if stopped:
                 say("stopped")
                 return
 
@@ -456,7 +461,7 @@ class Conductor:
         return role, ended
 
     async def _gather(self) -> Aggregator:
-        """Wait for everybody; when the time is over, go on with the cohorts that are complete, unless they are given."""
+        """Wait for everybody; when the time is over, go on with the cohorts that are complete, if any will do."""
         members = [m for m in self.roster.members if self.cohorts is None or m.cohort in self.cohorts]
         wanted = {member.identity.hex() for member in members}
         self.say(f"waiting for {len(wanted)} agents")

@@ -88,7 +88,7 @@ def observe_plan(model: Model, last: pd.Timestamp, back: pd.Timedelta | None = N
     end, now = seconds(pd.DatetimeIndex([origin.end, last])).tolist()
     rows = (now - end) // step
     if rows < 1:
-        raise UsageError(f"no row after the fit, whose last is {stamp(origin.end)}: observe when there are new readings")
+        raise UsageError(f"no row after the fit, which ends at {stamp(origin.end)}: wait for new readings")
     length = rows if back is None else min(rows, max(1, int(back // model.step)))
     return ObservePlan(fit=origin.run, step_seconds=step, start=end + (rows - length + 1) * step, length=length)
 
