@@ -1,7 +1,7 @@
 """Between fits: the aggregate state and load on new rows, released to the aggregator by the agents of a fit.
 
     offer   which of the rows asked for every agent can give          ┐ two masked sums that open to the aggregator;
-    state   Σ ξ_i x_i and Σ h_i on those rows, ξ of the fit           ┘ peers learn which rows, and no number
+    show    Σ ξ_i x_i and Σ h_i on those rows, ξ of the fit           ┘ peers learn which rows, and no number
 
 Rule 1: an agent that cannot give a row (no reading, shown before, too many totals on it) puts random words in its
         place, in both sums. A row opens only if everybody gives it; who does not is not to be seen.
@@ -52,7 +52,7 @@ class Phase(StrEnum):
     """Which message of its own an agent sent last."""
 
     OFFER = "offer"
-    STATE = "state"
+    SHOW = "show"
 
 
 class ObservePart(Part):
@@ -98,7 +98,7 @@ class ObservePart(Part):
         if isinstance(message, Finished):
             self.finished = True
             return []
-        if self.phase is Phase.STATE:
+        if self.phase is Phase.SHOW:
             raise PeerError(f"{type(message).__name__} where Finished was expected: ignored")
         total = expect(message, Total)
         if total.step != self.step:
@@ -124,9 +124,9 @@ class ObservePart(Part):
         state, load = np.zeros(len(self.times)), np.zeros(len(self.times))
         state[self.given] = self.weight * (self.readings.temperature - REFERENCE_TEMP)  # Eq. (1)
         load[self.given] = self.readings.load
-        layout = state_layout(self.session.run.agents, int(everybody.sum()))
+        layout = show_layout(self.session.run.agents, int(everybody.sum()))
         values = {"state": state[everybody], "load": load[everybody]}
-        return self._send(Phase.STATE, layout, values, np.tile(~self.given[everybody], 2))
+        return self._send(Phase.SHOW, layout, values, np.tile(~self.given[everybody], 2))
 
     def _send(
         self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: NDArray[np.bool_]
@@ -149,7 +149,7 @@ def offer_layout(rows: int) -> Layout:
 
 
 @lru_cache(maxsize=8)
-def state_layout(agents: int, rows: int) -> Layout:
+def show_layout(agents: int, rows: int) -> Layout:
     """The bits of a basis total and of the load total of a fit. |ξ_i| < 1: the release checked 1/Σξ² ≥ 3."""
     return Layout((
         fixed("state", rows, agents, TEMP_BOUND, BLIND_BUDGET, most=BASIS_BITS),
@@ -213,7 +213,7 @@ class ObserveDesk(Desk):
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
 
     def _open(self, pile: Pile, rows: IntArray) -> list[Outgoing]:
-        layout = state_layout(self.run.agents, len(rows))
+        layout = show_layout(self.run.agents, len(rows))
         if len(pile.total) != layout.words:
             raise PeerError("an observation of an impossible length")
         values = layout.decode(pile.total, self.run.agents)
