@@ -199,7 +199,7 @@ def test_an_agent_told_otherwise_answers_under_another_context() -> None:
 
 
 @pytest.mark.parametrize("agents", [3, 10, 64, 10_000])
-def test_the_state_has_sixteen_fractional_bits_and_no_more(agents: int = 10) -> None:
+def test_the_state_has_sixteen_fractional_bits_and_no_more(agents: int) -> None:
     state, load = show_layout(agents, 4).blocks
     assert state.bits == 16 and state.bound == 51.0 and agents * load.bound * 2.0**load.bits < 2**48
 

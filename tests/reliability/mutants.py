@@ -360,7 +360,7 @@ MUTANTS = (
            test_observe.test_what_is_observed_is_dithered, "what is observed is dithered"),
     Mutant("observe bits: sixteen, as basis totals",
            (Edit(observe, "show_layout", "most=BASIS_BITS", "most=32"),),
-           test_observe.test_the_state_has_sixteen_fractional_bits_and_no_more, "sixteen and no more"),
+           partial(test_observe.test_the_state_has_sixteen_fractional_bits_and_no_more, 10), "sixteen and no more"),
     Mutant("observe fit: of the same agents",
            (Edit(Agent, "_reason_to_refuse", "and fit.roster == run_roster(announce, members)", ""),),
            test_observe.test_a_roster_other_than_the_fits_is_refused, "another roster is refused"),

@@ -90,8 +90,7 @@ def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
 def continued(model: Model, observed: pd.DataFrame, plan: pd.Series) -> tuple[pd.Series, pd.Series, str]:
     """How a run goes on from the last M rows observed: their load and then the plan's, their state, and the start."""
     last = observed.dropna().iloc[-model.order :]
-    steps = np.diff(pd.DatetimeIndex(last.index).asi8)
-    if len(last) < model.order or (steps != model.step.value).any():
+    if len(last) < model.order or (last.index[1:] - last.index[:-1] != model.step).any():
         raise DataError(f"the last {model.order} rows observed are not {spell(model.step)} apart: observe the others")
     load = pd.concat([last["load_kw"], plan[plan.index > last.index[-1]]])
     return load, last["aggregate_temp_c"], last.index[0].isoformat()
