@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 import atdm
-from atdm import deploy
+from atdm import deploy, watch
 from atdm import rehearse as rehearsal
 from atdm.data import quality
 from atdm.data.clock import duration
@@ -604,8 +604,8 @@ def observe(
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
-    seeing = deploy.Seeing(back=duration(back), until=deploy.parse_end(end), follow=follow, settle=settle)
-    deploy.observe(post, atdm.Model.load(model), log_line, keep, seeing)
+    seeing = watch.Seeing(back=duration(back), until=watch.parse_end(end), follow=follow, settle=settle)
+    watch.observe(post, atdm.Model.load(model), log_line, keep, seeing)
 
 
 @app.command()

@@ -5,7 +5,6 @@ The roles are those of a simulation (run.py); here each is a process of its own,
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import time
@@ -24,8 +23,7 @@ from atdm.crypto.keys import digest
 from atdm.data.clock import commonest_step
 from atdm.data.tables import Format, faults, read_weather, read_zones, weather_faults, zone_faults
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.model import Model
-from atdm.observe import Observation, collect_observation, observe_plan, released_by
+from atdm.observe import Observation, collect_observation
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.messages import OVERHEAD, one_line
@@ -302,24 +300,19 @@ def plan_from(
     sky = weather_from(weather, declared)
     stamps = timestamps(sky.time)
     step = pd.Timedelta(seconds=commonest_step(np.diff(sky.time)))
-    first = stamps[0] if start is None else _stamp(start, declared, "--start")
-    last = stamps[-1] if end is None else _stamp(end, declared, "--end")
+    first = stamps[0] if start is None else parse_stamp(start, declared, "--start")
+    last = stamps[-1] if end is None else parse_stamp(end, declared, "--end")
     if not stamps[0] <= first < last <= stamps[-1]:
         raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
     return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
 
 
-def _stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
+def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
     try:
         time = pd.Timestamp(text)
         return time.tz_convert("UTC") if time.tzinfo else time.tz_localize(declared.timezone or "UTC").tz_convert("UTC")
     except (ValueError, TypeError):
         raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
-
-
-def parse_end(text: str | None) -> pd.Timestamp | None:
-    """What --end of an observation says."""
-    return None if text is None else _stamp(text, Format(), "--end")
 
 
 def aggregate(post: Post, plan: Plan, weather: Weather, say: Say) -> Deployed:
@@ -336,71 +329,6 @@ async def _aggregate(post: Post, door: Door, roster: Roster, plan: Plan, weather
         conductor = Conductor(post, door, roster, plan, weather, say)
         async with conductor.hub:
             return await conductor.run()
-
-
-def observe(post: Post, model: Model, say: Say, keep: Callable[[Observation], None], seeing: "Seeing") -> None:
-    """`atdm observe`: ask the agents of a model's fit for the rows since, once or from row to row until stopped."""
-    nkey, pinned = read_aggregator(post.identity)
-    roster = read_roster(post.roster, pinned.authority)
-    released_by(model)  # before anything is tried
-    door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
-    asyncio.run(_observe(post, door, roster, model, say, keep, seeing))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeing:
-    """Which rows an observation asks for, and when."""
-
-    back: pd.Timedelta  # rows that somebody could not give are asked for again for so long
-    until: pd.Timestamp | None = None  # last row; None: the last that has begun
-    follow: bool = False
-    settle: float = 60.0  # s after a row's time stamp until its reading is expected to be in every agent's file
-
-
-async def _observe(
-    post: Post, door: Door, roster: Roster, model: Model, say: Say, keep: Callable[[Observation], None], seeing: Seeing
-) -> None:
-    this, stopped = asyncio.current_task(), []
-
-    def stop() -> None:
-        stopped.append(True)
-        if this is not None:
-            this.cancel()
-
-    with on_signal(stop):
-        while True:
-            settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
-            try:
-                keep(await _observe_once(post, door, roster, model, say, seeing, settled))
-            except (RunAborted, PeerError, UsageError) as error:
-                if not seeing.follow:
-                    raise
-                say(f"nothing observed ({error}): trying again with the next row")
-            if not seeing.follow:
-                return
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.0 if stopped else until_next_row(model, time.time() - seeing.settle))
-            if stopped:
-                say("stopped")
-                return
-
-
-async def _observe_once(
-    post: Post, door: Door, roster: Roster, model: Model, say: Say, seeing: Seeing, settled: pd.Timestamp
-) -> Observation:
-    plan = observe_plan(model, settled if seeing.until is None else seeing.until, seeing.back)
-    say(f"asking for {describe_plan(plan)}")
-    nothing = np.empty(0)
-    weather = Weather(nothing.astype(np.int64), nothing, nothing)  # an observation needs none
-    conductor = Conductor(post, door, roster, plan, weather, say, cohorts=set(released_by(model).cohorts))
-    async with conductor.hub:
-        return await conductor.observe()
-
-
-def until_next_row(model: Model, now: float) -> float:
-    """Seconds from `now` [s since 1970] to the next row of the grid on which a model was fitted, never none."""
-    step = model.step.total_seconds()
-    return step - math.fmod(now - released_by(model).end.timestamp(), step)
 
 
 class Conductor:

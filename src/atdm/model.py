@@ -16,6 +16,7 @@ from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 
 SCHEMA = "atdm-model/1"
+RUN_BYTES = 32  # of the id of a run
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
 
 
@@ -32,8 +33,10 @@ class Origin:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "Origin":
-        end = pd.Timestamp(saved["end"]).tz_convert("UTC")  # TypeError without a time zone
-        return cls(run=bytes.fromhex(saved["run"]), cohorts=tuple(map(int, saved["cohorts"])), end=end)
+        run, end = bytes.fromhex(saved["run"]), pd.Timestamp(saved["end"]).tz_convert("UTC")
+        if len(run) != RUN_BYTES or pd.isna(end):
+            raise ValueError("no origin of a model")
+        return cls(run=run, cohorts=tuple(int(cohort) for cohort in saved["cohorts"]), end=end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -168,7 +168,8 @@ def agent_places() -> tuple[Place, ...]:
             agent = Recorder().agent(who)
             for n, (data, _) in enumerate([*recorded(protocol).down[who], (b"", [])]):
                 name = phase_of(agent)
-                key = (name, protocol if "/" in name else "", who)
+                kind = "blind" if isinstance(agent.part, BlindPart) else protocol  # an observation begins with a fit
+                key = (name, kind if "/" in name else "", who)
                 found.setdefault(key, Place(name, protocol, who, n))
                 if data:
                     agent.receive(data)

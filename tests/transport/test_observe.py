@@ -11,12 +11,14 @@ import pytest
 
 import atdm
 from atdm.data.tables import Format
-from atdm.deploy import Conductor, Deployed, Seeing, observe, read_own, until_next_row
+from atdm.deploy import Conductor, Deployed, read_own
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.thermal import Coefficients
+from atdm.model import Origin
 from atdm.observe import observe_plan
 from atdm.rehearse import plan_of, set_up, write_data
 from atdm.use.series import continued, with_rows
+from atdm.watch import Seeing, observe, until_next_row
 from tests.clusters import tiny
 from tests.transport.theatre import LOOSE, PLAN, ROWS, Theatre, write_weather
 
@@ -155,7 +157,7 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
 
     with theatre.stage.server() as server:
         model = asyncio.run(fit())
-        monkeypatch.setattr("atdm.deploy.until_next_row", next_row)
+        monkeypatch.setattr("atdm.watch.until_next_row", next_row)
         seeing = Seeing(back=DAY, until=theatre.cluster.time[-1], follow=True)
         observe(theatre.post(server.url, wait=0.3), model, said.append, kept.append, seeing)
         assert not kept and said[-1] == "stopped"
@@ -164,8 +166,18 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
             observe(theatre.post(server.url, wait=0.3), model, said.append, kept.append, Seeing(back=DAY, until=None))
 
 
+def test_a_model_is_observed_with_the_roster_of_its_fit(tmp_path):
+    theatre = Watched(tmp_path)
+    end = theatre.cluster.time[-LATER - 1]
+    for origin, why in ((None, "which agents released it"), ((0, 1), "the roster it was made with")):
+        named = None if origin is None else Origin(run=bytes(32), cohorts=origin, end=end)
+        model = atdm.Model(coefficients=None, step=theatre.cluster.step, timezone="UTC", origin=named)
+        with pytest.raises(UsageError, match=why):
+            observe(theatre.post("tls://127.0.0.1:1"), model, print, print, Seeing(back=DAY))
+
+
 def test_the_next_row_is_on_the_grid_of_the_fit(tmp_path):
-    origin = atdm.model.Origin(run=bytes(32), cohorts=(0,), end=pd.Timestamp("2024-01-01T00:10Z"))
+    origin = Origin(run=bytes(32), cohorts=(0,), end=pd.Timestamp("2024-01-01T00:10Z"))
     model = atdm.Model(coefficients=None, step=pd.Timedelta("30min"), timezone="UTC", origin=origin)
     at = pd.Timestamp("2024-03-01T12:00Z").timestamp()
     assert until_next_row(model, at) == 600.0 and until_next_row(model, at + 600) == 1800.0

@@ -121,6 +121,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
     zones, weather = write_tables(tiny(1, agents=3, rows=40), tmp_path)
     own = ["agent", "--identity", homes / "a", "--roster", roster, "--data", zones, "--weather", weather, "--nats"]
     post = ["aggregator", "--identity", homes / "a", "--roster", roster, "--weather", weather, "--nats", "tls://x:1"]
+    watch = ["observe", tmp_path / "model.json", *post[1:5], "--nats", "tls://x:1"]
     for arguments, code, why in (
         (["enroll", "aggregator", authority], 2, "must be somebody else"),
         (["enroll", "roster", authority, "-o", roster], 2, "collect them"),
@@ -130,6 +131,11 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
         ([*post, "--end", "1999-01-01"], 2, "the weather goes from"),
         (post, 2, "roster.json: cannot be read"),
         (["rehearse", zones, weather, "--agents-per-process", 0], 2, "give at least 1"),
+        (["rehearse", zones, weather, "--observe", 40], 2, "give fewer rows"),
+        (["rehearse", zones, weather, "--observe", 4, "--protocol", "moments"], 2, "under blind"),
+        ([*watch, "--end", "yesterday"], 2, "write a time such as"),
+        ([*watch, "--back", "long"], 2, "long"),
+        (watch, 1, "model.json: cannot be read"),
         (["rehearse", zones, weather, "--protocol", "plain"], 2, "choose blind, moments or paper"),
     ):
         ended, said = run(*arguments)
