@@ -1,5 +1,7 @@
 """`atdm reproduce`: the paper's tables from its own data, to the last printed digit where they can be had."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -60,11 +62,16 @@ def test_the_closed_form_is_exact_where_least_squares_is_not():
 def test_a_whole_reproduction_of_any_cluster_is_one_page_with_figures(monkeypatch):
     pytest.importorskip("matplotlib")
     from atdm.report.reproduce_figures import figures
+    from atdm.report.reproduce_page import html_page
 
     monkeypatch.setattr(made, "PERIODS", (1, 12))
     found = made.reproduce(tiny(agents=6, rows=120, owners=2), "tiny", starts=1)
     text, drawn = page(found), figures(found)
     assert all(f"{name}.png" in drawn and f"({name}.png)" in text for name in ("weights", "state", "masking"))
+    html = html_page(found)
+    assert {"weights", "state", "masking-1", "inference"} <= set(re.findall(r'<figure[^>]* id="([\w-]+)"', html))
+    assert all(f'id="table-table-{number}"' in html for number in ("i", "ii", "iii"))
+    assert "*" not in re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S) and len(html) < 6e6
     assert "Table III" in tables(found) and len(found.times) == 2
     assert {"table_1", "table_2", "table_3", "inference"} == set(found.as_dict())
     assert PERIODS[-1] == 48

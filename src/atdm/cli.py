@@ -13,24 +13,29 @@ import typer
 from rich.console import Console
 
 import atdm
-from atdm import deploy, watch
+from atdm import deploy
 from atdm import rehearse as rehearsal
 from atdm.data import quality
 from atdm.data.clock import duration
 from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
+from atdm.events import Said
 from atdm.kernel.descent import Status
 from atdm.observe import BACK
+from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
 from atdm.report.findings import findings_table
 from atdm.report.folder import write_file, write_folder
 from atdm.report.page import compare_page, fit_page
-from atdm.report.rehearsal import rehearsal_summary
+from atdm.report.rehearsal import rehearsal_summary, verdict
 from atdm.report.reproduce import page as reproduction_page
 from atdm.report.reproduce import reproduce as reproduction
 from atdm.report.reproduce import tables
 from atdm.report.reproduce_figures import figures
+from atdm.report.reproduce_page import html_page
+from atdm.report.serve import DEFAULT as PAGE
+from atdm.report.serve import Watch, watching
 from atdm.report.text import quality_table, summary
 from atdm.report.use_text import (
     diagnostics_text,
@@ -55,6 +60,8 @@ from atdm.use.series import (
     read_series,
     with_rows,
 )  # fmt: skip
+from atdm.watch import Seeing, parse_end
+from atdm.watch import observe as observe_rows
 
 app = typer.Typer(
     help="Learn the aggregate thermal model of a building cluster without anyone seeing any building's data.",
@@ -377,23 +384,27 @@ def reproduce(
             report=lambda text: line.update(f"reproduce: {text}"),
         )  # fmt: skip
         drawn = figures(found)
-    write_folder(output, {"reproduction.md": reproduction_page(found), **drawn})
+    written = {"reproduction.html": html_page(found), "reproduction.md": reproduction_page(found)}
+    write_folder(output, {**written, **drawn})
     if as_json:
         show(found.as_dict())
     else:
         out.print(tables(found), highlight=False, markup=False, soft_wrap=True)
-        out.print(f"wrote {output}/reproduction.md and its figures", highlight=False)
+        out.print(f"wrote {output}/reproduction.html, reproduction.md and its figures", highlight=False)
 
 
 @app.command()
 def bench(
     agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
     seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Plot time, bytes and floor against agents: an SVG.")] = None,
     as_json: Json = False,
 ) -> None:
     """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
     with Console(stderr=True).status("bench") as line:
         rows = list(run_bench(parse_sizes(agents), seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if figure is not None:
+        bench_figure(rows, figure)
     if as_json:
         show({"rows": rows})
     else:
@@ -408,18 +419,23 @@ def finish(
     write_anyway: bool,
     cluster: atdm.Cluster | None = None,  # of a simulation, whose report shows zones; a deployed aggregator has none
     document: dict[str, Any] | None = None,  # for --json, where it is more than the fit's own
+    watch: Watch | None = None,  # whoever watched the run is shown its report
 ) -> None:
     if result.status is Status.NOT_CONVERGED and not write_anyway:
         raise RunAborted("the descent did not converge: raise the tolerance or the ridge, or pass --write-anyway")
     found = diagnosis(result)  # None where a refit was shown too few rows for it
+    shown = watch is not None and watch.site is not None
+    report = fit_page(result, name, cluster=cluster) if output is not None or shown else ""
     if output is not None:
         write_folder(output, {
             "model.json": (trained(result) if found else result.model).to_json(),
             "metrics.json": dumped({**result.metrics, "diagnostics": found and found.as_dict()}) + "\n",
             "series.csv": result.series().to_csv(),
             "ledger.json": json.dumps(result.ledger, indent=2) + "\n",
-            "report.html": fit_page(result, name, cluster=cluster),
+            "report.html": report,
         })  # fmt: skip
+    if watch is not None:
+        watch.written(report, output and output / "report.html")
     if as_json:
         show(result.as_dict() if document is None else document)
         return
@@ -442,6 +458,20 @@ Roster = Annotated[Path, typer.Option(help="roster.json signed by the enrolment 
 OwnWeather = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
 LeastAgents = Annotated[int, typer.Option(help="Agents below which this agent takes part in no `blind` run.")]
+
+
+Ui = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:PORT]",
+        help=f"Show the run live on a web page; {PAGE} if no address follows. An address that others can reach needs "
+        "the token printed with it.",
+    ),
+]
+Linger = Annotated[
+    float | None,
+    typer.Option(min=0, help="Seconds the live page stays after the end; without this option until Ctrl-C."),
+]
 
 
 def log_line(text: str) -> None:
@@ -559,6 +589,11 @@ def aggregator(
     wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = deploy.DEADLINE,
     deadline: Annotated[float, typer.Option(help="Seconds for agents to answer a message.")] = deploy.DEADLINE,
     write_anyway: WriteAnyway = False,
+    ui: Ui = None,
+    linger: Linger = None,
+    events: Annotated[
+        Path | None, typer.Option(help="File to append what happens to, as the live page shows it: JSON lines.")
+    ] = None,
     timezone: Timezone = None,
     sort: Sort = False,
     delimiter: Delimiter = ",",
@@ -573,8 +608,9 @@ def aggregator(
         minimum_norm=minimum_norm,
     )  # fmt: skip
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
-    result = deploy.aggregate(post, plan, sky, log_line)
-    finish(result.fit, "deployment", output, as_json, write_anyway, document=result.as_dict())
+    with watching(ui, linger, events, log_line) as watch:
+        result = deploy.aggregate(post, plan, sky, watch.say, watch.report)
+        finish(result.fit, "deployment", output, as_json, write_anyway, document=result.as_dict(), watch=watch)
 
 
 @app.command()
@@ -604,8 +640,8 @@ def observe(
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
-    seeing = watch.Seeing(back=duration(back), until=watch.parse_end(end), follow=follow, settle=settle)
-    watch.observe(post, atdm.Model.load(model), log_line, keep, seeing)
+    seeing = Seeing(back=duration(back), until=parse_end(end), follow=follow, settle=settle)
+    observe_rows(post, atdm.Model.load(model), log_line, keep, seeing)
 
 
 @app.command()
@@ -624,6 +660,8 @@ def rehearse(
     least_agents: LeastAgents = 10,
     minimum_norm: MinimumNorm = False,
     observe: Annotated[int, typer.Option(help="Keep so many last rows out of the fit, then observe them.")] = 0,
+    ui: Ui = None,
+    linger: Linger = None,
     by: By = "zone",
     timezone: Timezone = None,
     sort: Sort = False,
@@ -632,24 +670,37 @@ def rehearse(
     as_json: Json = False,
 ) -> None:
     """The whole deployment on this machine: server, enrolment, a process for some agents each; beside `atdm fit`."""
-    done = rehearsal.rehearse(
-        read(zones, weather, by, timezone, sort, delimiter, decimal), weather, protocol.value, log_line,
-        declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
-        rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
-        observe=observe, order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
-        minimum_norm=minimum_norm,
-    )  # fmt: skip
-    if output is not None:
-        write_folder(output, done.files)
-    if as_json:
-        show(done.as_dict())
-    else:
-        out.print(rehearsal_summary(done))
+    cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
+    with watching(ui, linger, None, log_line) as watch:
+        done = rehearsal.rehearse(
+            cluster, weather, protocol.value, watch.say, report=watch.report,
+            declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
+            rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
+            observe=observe, order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
+            minimum_norm=minimum_norm,
+        )  # fmt: skip
+        if output is not None:
+            write_folder(output, done.files)
+        watch.report(Said(f"over NATS and in one process: {verdict(done)}"))
+        watch.written(done.files["report.html"].decode(), output and output / "report.html")
+        if as_json:
+            show(done.as_dict())
+        else:
+            out.print(rehearsal_summary(done))
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """A bare --ui means the usual address: typer has no options whose value may be left out."""
+    said: list[str] = []
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        bare = word == "--ui" and (following.startswith("-") or ":" not in following)
+        said.append(f"--ui={PAGE}" if bare else word)
+    return said
 
 
 def main() -> None:
     try:
-        code = app(standalone_mode=False)  # the number of a typer.Exit, None otherwise
+        code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
     except AtdmError as error:
         print(f"atdm: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -22,7 +22,8 @@ import pandas as pd
 from atdm.crypto.keys import digest
 from atdm.data.clock import commonest_step
 from atdm.data.tables import Format, faults, read_weather, read_zones, weather_faults, zone_faults
-from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
+from atdm.events import Aborted, Feed, Finished, Joined, Planned, Report, unseen
 from atdm.observe import Observation, collect_observation
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
@@ -32,7 +33,7 @@ from atdm.protocol.plan import AnyPlan, ObservePlan, Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.run import Cost, Fit, collect, plan_over, warnings_of
+from atdm.run import Cost, Fit, collect, one_blas_thread, plan_over, warnings_of
 from atdm.transport.disk import Disk, lock
 from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
 from atdm.transport.frames import STREAM_BYTES
@@ -187,7 +188,8 @@ def serve_files(
 
 def serve(seats: Sequence[Seat], servers: Sequence[str], say: Say) -> None:
     """Be there for every run until told to stop (SIGTERM, SIGINT)."""
-    asyncio.run(_serve(seats, tuple(servers), say))
+    with one_blas_thread():
+        asyncio.run(_serve(seats, tuple(servers), say))
 
 
 async def _serve(seats: Sequence[Seat], servers: tuple[str, ...], say: Say) -> None:
@@ -315,20 +317,23 @@ def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
         raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
 
 
-def aggregate(post: Post, plan: Plan, weather: Weather, say: Say) -> Deployed:
-    """Gather the agents, run the protocol with them, and keep what they release."""
+def aggregate(post: Post, plan: Plan, weather: Weather, say: Say, report: Report = unseen) -> Deployed:
+    """Gather the agents, run the protocol with them, and keep what they release; `report` hears how it goes."""
     nkey, pinned = read_aggregator(post.identity)
     roster = read_roster(post.roster, pinned.authority)
     door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
-    return asyncio.run(_aggregate(post, door, roster, plan, weather, say))
+    return asyncio.run(_aggregate(Conductor(post, door, roster, plan, weather, say, report)))
 
 
-async def _aggregate(post: Post, door: Door, roster: Roster, plan: Plan, weather: Weather, say: Say) -> Deployed:
+async def _aggregate(conductor: "Conductor") -> Deployed:
     this = asyncio.current_task()
     with on_signal(lambda: this.cancel() if this is not None else None):
-        conductor = Conductor(post, door, roster, plan, weather, say)
-        async with conductor.hub:
-            return await conductor.run()
+        try:
+            async with conductor.hub:
+                return await conductor.run()
+        except AtdmError as error:
+            conductor.report(Aborted(str(error), stopped=conductor.stopped))
+            raise
 
 
 class Conductor:
@@ -336,10 +341,12 @@ class Conductor:
 
     def __init__(
         self, post: Post, door: Door, roster: Roster, plan: AnyPlan, weather: Weather, say: Say,
-        cohorts: set[int] | None = None,  # None: those that are complete in time
+        report: Report = unseen, cohorts: set[int] | None = None,  # None: those that are complete in time
     ) -> None:  # fmt: skip
         self.post, self.roster, self.plan, self.weather, self.say = post, roster, plan, weather, say
+        self.report, self.feed = report, Feed(report)
         self.cohorts = cohorts
+        self.stopped = False  # by whoever runs this process
         self.hub = Hub(door, roster.authority, os.urandom(STREAM_BYTES), self._limit)
         self.role: Aggregator | None = None
         self.seconds_aggregator = 0.0
@@ -361,6 +368,7 @@ class Conductor:
             cost=self._cost(outcome.sums, ended), notes=warnings_of(plan, outcome, len(role.members)), run=role.run,
         )  # fmt: skip
         rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
+        self.report(finished(fit))
         return Deployed(fit, tuple(rounds.tolist()))
 
     async def observe(self) -> Observation:
@@ -374,6 +382,7 @@ class Conductor:
         try:
             role = self.role = await self._gather()
         except asyncio.CancelledError:
+            self.stopped = True
             raise RunAborted("the aggregator was stopped before a run began") from None
         self.hub.begin([member.identity for member in role.members])
         try:
@@ -381,6 +390,7 @@ class Conductor:
             while role.state in (State.GATHERING, State.RUNNING):
                 await self._step(role)
         except asyncio.CancelledError:
+            self.stopped = True
             await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
         await self._farewell()
@@ -392,8 +402,9 @@ class Conductor:
         """Wait for everybody; when the time is over, go on with the cohorts that are complete, if any will do."""
         members = [m for m in self.roster.members if self.cohorts is None or m.cohort in self.cohorts]
         wanted = {member.identity.hex() for member in members}
+        self._report_plan()
         self.say(f"waiting for {len(wanted)} agents")
-        await self.hub.gather(wanted, self.post.wait, lambda n: self.say(f"joined {n} of {len(wanted)} agents"))
+        await self.hub.gather(wanted, self.post.wait, lambda n: self._joined(n, len(wanted)))
         missing = [m for m in members if m.identity.hex() not in self.hub.present]
         cohorts = {m.cohort for m in members} - {m.cohort for m in missing}
         if not cohorts or self.cohorts not in (None, cohorts):
@@ -405,10 +416,23 @@ class Conductor:
         if missing:
             self.say(f"going on without the cohorts of {_listed([m.name for m in missing])}")
         attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
+        self.feed.announced(attempt, [i for i, m in enumerate(self.roster.members) if m.cohort in cohorts])
         return Aggregator(plan=self.plan, roster=self.roster, cohorts=cohorts, weather=self.weather, attempt=attempt)
+
+    def _report_plan(self) -> None:
+        members = self.roster.members
+        names, cohorts = tuple(m.name for m in members), tuple(m.cohort for m in members)
+        words = describe_plan(self.plan).strip("()")
+        self.report(Planned(self.plan.protocol, words, names, cohorts, self.post.wait, self.post.deadline))
+
+    def _joined(self, count: int, wanted: int) -> None:
+        self.say(f"joined {count} of {wanted} agents")
+        present = (i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present)
+        self.report(Joined(tuple(present)))
 
     async def _send(self, batch: Sequence[tuple[int | None, bytes]]) -> None:
         self.posted.append(time.monotonic())
+        self.feed.sent(batch)
         await self.hub.post(batch)
 
     async def _step(self, role: Aggregator) -> None:
@@ -429,11 +453,14 @@ class Conductor:
             for answer in answers:
                 batch += role.receive(agent, answer)
             self.hub.accept(agent, answers)
+            self.feed.received(agent, answers, latest=slot == len(self.hub.slots) - 1)
         except PeerError as error:
+            self.feed.ignored(agent, answers, str(error))
             self.say(f"ignored {sum(map(len, answers))} bytes from {role.members[agent].name}: {error}")
             self.hub.reject(agent, slot)
         self.seconds_aggregator += time.perf_counter() - began
         if batch:
+            self.feed.ledger(role.notebook.rows())
             await self._send(batch)
 
     async def _farewell(self) -> None:
@@ -441,7 +468,8 @@ class Conductor:
         end = time.monotonic() + FAREWELL
         with contextlib.suppress(TimeoutError, PeerError, RunAborted):
             while self.hub.silent() and (left := end - time.monotonic()) > 0:
-                await self.hub.next_answers(left)
+                agent, _, answers = await self.hub.next_answers(left)
+                self.feed.too_late(agent, answers)
 
     def _cost(self, sums: int, ended: float) -> Cost:
         others = self.hub.peers[1:]  # the leader apart
@@ -456,6 +484,15 @@ class Conductor:
             setup_seconds=begun - self.posted[0],
             seconds=ended - begun,
         )
+
+
+def finished(fit: Fit) -> Finished:
+    """A fit in a few numbers, for whoever watches."""
+    model = {name: tuple(map(float, getattr(fit.model, name))) for name in ("alpha", "beta", "gamma", "theta")}
+    return Finished(
+        status=str(fit.status), iterations=fit.iterations, sums=fit.cost.sums, agents=fit.agents, rows=len(fit.state),
+        ridge=fit.ridge, metrics=fit.metrics, model=model, seconds=fit.cost.seconds, notes=fit.notes,
+    )  # fmt: skip
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

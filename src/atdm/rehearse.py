@@ -27,6 +27,7 @@ from atdm.data import Cluster
 from atdm.data.tables import Format
 from atdm.deploy import Deployed, Say, describe_plan, plan_from, read_own, weather_from
 from atdm.errors import RunAborted, UsageError
+from atdm.events import Report, from_line, unseen
 from atdm.model import Model
 from atdm.observe import collect_observation, observe_plan
 from atdm.protocol.agent import Agent
@@ -49,6 +50,7 @@ from atdm.transport.enrolment import (
 from atdm.transport.server import LocalServer
 
 AGENTS_PER_PROCESS = 8
+LOOK_EVERY = 0.1  # s between two looks at how the processes do
 WAIT = 600.0  # s for processes to start and for each answer: more means that something hangs
 MEMORY_BYTES = 2 << 30  # free in memory for the files of a rehearsal to be kept there
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
@@ -124,6 +126,10 @@ class Stage:
         own = ["--dither", repr(self.rules.dither), "--least-agents", str(self.rules.least_agents)]
         return [*_program("agent"), *pairs, "--roster", str(self.roster), *self._weather(), "--nats", url, *own]
 
+    @property
+    def events(self) -> Path:
+        return self.folder / "events.jsonl"
+
     def aggregator_command(self, url: str, plan: Plan, output: Path, *, wait: float = WAIT) -> list[str]:
         first, last = plan.start, plan.start + (plan.length - 1) * plan.step_seconds
         season = f"{plan.period * plan.step_seconds}s"
@@ -136,7 +142,7 @@ class Stage:
             "--protocol", plan.protocol, "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
             "--nonnegative", plan.nonnegative, "--tolerance", repr(plan.tolerance),
             "--solver-tolerance", repr(plan.solver_tolerance), "--train", repr(plan.train),
-            *(["--minimum-norm"] if plan.minimum_norm else []), "--write-anyway",
+            *(["--minimum-norm"] if plan.minimum_norm else []), "--write-anyway", "--events", str(self.events),
         ]  # fmt: skip
 
     def observer_command(self, url: str, model: Path, rows: int, step_seconds: int, end: pd.Timestamp) -> list[str]:
@@ -162,6 +168,7 @@ def rehearse(
     declared: Format | None = None,
     rules: Rules | None = None,
     agents_per_process: int = AGENTS_PER_PROCESS,
+    report: Report = unseen,
     observe: int = 0,
     **options: Any,
 ) -> Rehearsal:
@@ -186,7 +193,7 @@ def rehearse(
         with stage.server() as server, running(stage, groups, server.url) as agents:
             say(f"NATS server on {server.url}, {len(groups)} processes with up to {agents_per_process} agents each")
             out = stage.folder / "out"
-            deployed = _run_aggregator(stage, stage.aggregator_command(server.url, plan, out), agents)
+            deployed = _run_aggregator(stage, stage.aggregator_command(server.url, plan, out), agents, report)
             seen = None
             if observe:
                 say(f"{observe} rows more, observed")
@@ -194,7 +201,7 @@ def rehearse(
                 command = stage.observer_command(
                     server.url, out / "model.json", observe, plan.step_seconds, cluster.time[-1]
                 )
-                seen = _run_aggregator(stage, command, agents)
+                seen = _run_aggregator(stage, command, agents, unseen)
         say("the same in one process")
         alone = _in_process_apart(stage, plan, observe)
         files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
@@ -283,19 +290,21 @@ def stop(processes: Sequence["subprocess.Popen[bytes]"], patience: float = 10.0)
 
 
 def _run_aggregator(
-    stage: Stage, command: Sequence[str], agents: Sequence["subprocess.Popen[bytes]"]
+    stage: Stage, command: Sequence[str], agents: Sequence["subprocess.Popen[bytes]"], report: Report
 ) -> dict[str, Any]:
     with (stage.folder / "aggregator.log").open("wb") as errors:
         aggregator = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment(),
             start_new_session=True,
         )  # fmt: skip
+    told = 0
     try:
         while True:
             try:
-                printed, _ = aggregator.communicate(timeout=1.0)
+                printed, _ = aggregator.communicate(timeout=LOOK_EVERY)
                 break
             except subprocess.TimeoutExpired:
+                told = _pass_on(stage.events, told, report)
                 for i, process in enumerate(agents):
                     if process.poll() is not None:
                         why = _last_line(stage.folder / f"agents-{i}.log")
@@ -303,10 +312,25 @@ def _run_aggregator(
     finally:
         if aggregator.poll() is None:
             stop([aggregator])
+        _pass_on(stage.events, told, report)
     if aggregator.returncode:
         raise RunAborted(_last_line(stage.folder / "aggregator.log").removeprefix("atdm: "))
     document: dict[str, Any] = json.loads(printed)
     return document
+
+
+def _pass_on(events: Path, told: int, report: Report) -> int:
+    """Report the aggregator's events after the first `told` bytes; returns how many bytes have been told then."""
+    if not events.exists():
+        return told
+    with events.open("rb") as file:
+        file.seek(told)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break  # it is still being written
+            report(from_line(line))
+            told += len(line)
+    return told
 
 
 def _last_line(log: Path) -> str:

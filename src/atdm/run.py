@@ -6,16 +6,17 @@
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from threadpoolctl import threadpool_limits
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
@@ -163,10 +164,15 @@ def fit(
     check_agents(len(cluster.agents), protocol, own)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
-    with _progress(progress, protocol, len(cluster.agents)) as report:
+    with _progress(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
         if protocol == "plain":
             return _fit_plain(cluster, plan)
         return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Matrices here are small: more threads of BLAS only wait for each other, up to ten times as long."""
+    return cast(AbstractContextManager[object], threadpool_limits(limits=1, user_api="blas"))
 
 
 def make_plan(

@@ -170,6 +170,6 @@ def test_nonces_leave_the_block_counter_free():
 
 
 def test_the_floor_grows_with_the_work():
-    few, many = prg.keystream_floor(1082, 10), prg.keystream_floor(1082, 1000)
+    few, many = prg.keystream_floor([1082], 2, 5), prg.keystream_floor([1082, 1082, 60], 20, 50)
     assert 0 < few < many
-    assert prg.keystream_floor(20_000, 1) > 0
+    assert prg.keystream_floor([20_000], 1, 1) > 0

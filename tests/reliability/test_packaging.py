@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,14 +63,39 @@ def test_the_demo_runs_from_a_wheel_without_the_checkout(wheel: Path, tmp_path: 
         call(commands / "atdm", *words, cwd=tmp_path)
 
 
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def oldest(declared: list[str]) -> list[str]:
+    return [name.replace(">=", "==") + (".*" if name.count(".") < 2 else "") for name in declared]
+
+
+PAGE = """
+import urllib.request
+from atdm.report.live import LiveState
+from atdm.report.serve import Address, serving
+said = []
+with serving(LiveState(), Address("127.0.0.1", 0), said.append):
+    print(urllib.request.urlopen(said[0].removeprefix("live page: "), timeout=20).read().decode())
+"""
+
+
+@pytest.mark.soak
+def test_the_oldest_server_of_the_live_page_that_is_promised_is_enough(wheel: Path, tmp_path: Path) -> None:
+    try:
+        commands = installed(tmp_path / "venv", wheel, *oldest(project()["optional-dependencies"]["ui"]))
+    except AssertionError as error:
+        if "No matching distribution" in str(error) or "Could not find a version" in str(error):
+            pytest.skip("the package index here does not offer the oldest versions")
+        raise
+    assert "<title>atdm, live</title>" in call(commands / "python", "-c", PAGE, cwd=tmp_path)
+
+
 @pytest.mark.soak
 def test_the_oldest_dependencies_that_are_promised_are_enough(wheel: Path, tmp_path: Path) -> None:
-    import tomllib
-
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    oldest = [name.replace(">=", "==") + (".*" if name.count(".") < 2 else "") for name in declared]
     try:
-        commands = installed(tmp_path / "venv", wheel, *oldest)
+        commands = installed(tmp_path / "venv", wheel, *oldest(project()["dependencies"]))
     except AssertionError as error:
         if "No matching distribution" in str(error) or "Could not find a version" in str(error):
             pytest.skip("the package index here does not offer the oldest versions")

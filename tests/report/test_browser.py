@@ -16,7 +16,7 @@ FIGURES = ("prediction", "horizon", "step-load", "step-outdoor", "step-solar", "
 class Tab:
     """A page with what it complained about and asked for."""
 
-    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+    def __init__(self, browser: Any, address: Path | str, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         self.page = self.context.new_page()
         self.complaints: list[str] = []
@@ -24,7 +24,7 @@ class Tab:
         self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(file.as_uri())
+        self.page.goto(address if isinstance(address, str) else address.as_uri())
 
     def view(self, figure: str) -> list[float]:
         return [float(n) for n in self.page.get_attribute(f"#{figure} svg", "viewBox").split()]

@@ -7,7 +7,7 @@ Rule 2: a nonce is 12 hashed bytes and 4 zero bytes. The zeros are where CTR cou
 Rule 3: a cipher is opened once per key; a new nonce costs a tenth of a new cipher.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from atdm.crypto.keys import KEY_BYTES, Field, digest
+from atdm.crypto.keys import KEY_BYTES, Field, digest, pack
 from atdm.crypto.ring import WORD_BYTES, UInt64Array
 from atdm.errors import RunAborted, UsageError
 
@@ -61,8 +61,13 @@ class Stream:
 
     def words(self, count: int, nonce: bytes, *, again: bool = False) -> UInt64Array:
         """`count` keystream words."""
-        words = np.zeros(count, dtype=np.uint64)
-        self.add(words, nonce, again=again)
+        words = np.empty(count, dtype="<u8")
+        self._used.spend(nonce, words, again)
+        self._cipher.reset_nonce(nonce)
+        buffer = words.data.cast("B")
+        for first in range(0, len(buffer), len(_ZEROS)):
+            part = buffer[first : first + len(_ZEROS)]
+            self._cipher.update_into(_ZEROS[: len(part)], part)
         return words
 
 
@@ -109,27 +114,34 @@ def pair_sign(own: bytes, peer: bytes) -> int:
     return 1 if own < peer else -1
 
 
-def keystream_floor(words: int, masks: int) -> float:
-    """Seconds that `masks` masks of `words` words take as bare keystream and addition: what no bookkeeping can beat.
+def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
+    """Seconds that a run's masks take as bare keystream and addition: what no bookkeeping can beat.
 
-    The best of many passes over 64 open ciphers, scaled: a pause of the machine is not part of a floor.
+    `sizes` are the words of its sums, `masks` the neighbours of each agent. Every mask has a cipher of its own and its
+    turn is that of the run, since a cipher that is still in the cache is faster than any run's. Best of three passes.
     """
-    ciphers = [_open(number.to_bytes(KEY_BYTES, "little")) for number in range(64)]
-    total = np.zeros(words, dtype=np.uint64)
+    ciphers = [[_open(pack("floor", i, j)[-KEY_BYTES:]) for j in range(masks)] for i in range(agents)]
     best = float("inf")
-    for _ in range(max(10, min(200, 2**17 // max(words, 1)))):
+    for _ in range(3):
         start = perf_counter()
-        for first in range(0, words, _CHUNK):
-            part = total[first : first + _CHUNK]
-            zeros, buffer = bytes(part.nbytes), bytearray(part.nbytes)
-            stream = np.frombuffer(buffer, dtype="<u8")
-            for cipher in ciphers:
-                if first == 0:
-                    cipher.reset_nonce(_FLOOR_NONCE)
-                cipher.update_into(zeros, buffer)
-                np.add(part, stream, part)
+        for size in sizes:
+            for own in ciphers:
+                _bare(np.zeros(size, dtype=np.uint64), own)
         best = min(best, perf_counter() - start)
-    return best * masks / len(ciphers)
+    return best
+
+
+def _bare(total: UInt64Array, ciphers: Sequence[CipherContext]) -> None:
+    """Keystream of zeros and additions, nothing else."""
+    for first in range(0, total.size, _CHUNK):
+        part = total[first : first + _CHUNK]
+        zeros, buffer = _ZEROS[: part.nbytes], bytearray(part.nbytes)
+        stream = np.frombuffer(buffer, dtype="<u8")
+        for cipher in ciphers:
+            if first == 0:
+                cipher.reset_nonce(_FLOOR_NONCE)
+            cipher.update_into(zeros, buffer)
+            np.add(part, stream, part)
 
 
 def _open(key: bytes) -> CipherContext:

@@ -48,12 +48,16 @@ def encode(values: FloatArray, bits: int, bound: float) -> UInt64Array:
     _check_bound(bound)
     if bound >= math.ldexp(1.0, 63 - bits):
         raise UsageError(f"bound {bound:g} with {bits} fractional bits does not fit a 64-bit word: use fewer bits")
-    values = np.asarray(values, dtype=np.float64)
+    return quantise(np.asarray(values, dtype=np.float64), math.ldexp(1.0, bits), bound)
+
+
+def quantise(values: FloatArray, scale: float | FloatArray, bound: float | FloatArray) -> UInt64Array:
+    """`encode` with scale 2^bits; scale and bound may differ from word to word, and are the caller's to check."""
     within = np.abs(values) <= bound  # False for NaN and inf too
     if not within.all():
         raise DataError(_complaint(values, within, bound))
     # Scaling by a power of two is exact, and floats from 2^53 up are integers already, so rint is the only rounding.
-    return np.rint(values * math.ldexp(1.0, bits)).astype(np.int64).view(np.uint64)
+    return np.rint(values * scale).astype(np.int64).view(np.uint64)
 
 
 def decode(words: UInt64Array, bits: int) -> FloatArray:
@@ -108,8 +112,8 @@ def verify_words(words: UInt64Array, checks: UInt64Array, keys: UInt64Array, bud
     if not 1 <= budget_bits <= 48:
         raise UsageError(f"a range of {budget_bits} bits weakens the check words: keep totals within 48 bits")
     limit = np.uint64(1 << budget_bits)
-    in_range = (words + limit) <= np.uint64(2 << budget_bits)  # -limit ≤ signed word ≤ limit, without leaving uint64
-    if not (np.array_equal(check_words(words, keys), checks) and in_range.all()):
+    in_range = (words + limit).max() <= np.uint64(2 << budget_bits)  # -limit ≤ signed words ≤ limit, within uint64
+    if not (in_range and (check_words(words, keys) == checks).all()):
         raise PeerError(
             "a total fails its check words or its range: it was altered on the way, or masks did not cancel"
         )
@@ -144,8 +148,9 @@ def _check_bound(bound: float) -> None:
         raise UsageError(f"bound {bound!r}: give a positive finite number")
 
 
-def _complaint(values: FloatArray, within: npt.NDArray[np.bool_], bound: float) -> str:
+def _complaint(values: FloatArray, within: npt.NDArray[np.bool_], bound: float | FloatArray) -> str:
     index = tuple(int(i) for i in np.argwhere(~within)[0])
     place = ", ".join(map(str, index)) or "0"
-    what = f"outside ±{bound:g}" if np.isfinite(values[index]) else "not a finite number"
+    limit = np.broadcast_to(bound, values.shape)[index]
+    what = f"outside ±{limit:g}" if np.isfinite(values[index]) else "not a finite number"
     return f"value [{place}] is {what} ({np.count_nonzero(~within)} such): correct or drop it, or declare a wider bound"

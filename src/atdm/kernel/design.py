@@ -47,14 +47,17 @@ def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArra
     return kept
 
 
-def lags(values: FloatArray, rows: IntArray, order: int) -> FloatArray:
-    """values[rows − m] for m = 0 … order, stacked in front."""
-    return np.stack([values[rows - m] for m in range(order + 1)])
-
-
 def forcing_columns(inputs: Inputs, rows: IntArray, order: int) -> FloatArray:
     """[lags of h | lags of o | lags of r] at the given rows: the inputs of Eq. (2) without the season."""
-    return np.concatenate([lags(v, rows, order) for v in (inputs.load, inputs.outdoor, inputs.solar)]).T
+    lagged = rows[:, None] - np.arange(order + 1)
+    return np.hstack([values[lagged] for values in (inputs.load, inputs.outdoor, inputs.solar)])
+
+
+def seasonal_means(series: FloatArray, phase: IntArray, period: int) -> FloatArray:
+    """The projection of series (k × n) on the seasonal dummies: their mean at each season step."""
+    counts = np.maximum(np.bincount(phase, minlength=period), 1)
+    sums = np.stack([np.bincount(phase, values, period) for values in series])
+    return (sums / counts).take(phase, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +65,17 @@ class Design:
     """X = [lags of h, o, r | seasonal dummies] over the training rows, and the projection Π on its span."""
 
     order: int
+    period: int  # P
     rows: IntArray
-    columns: FloatArray  # X, n × (3(M+1) + P)
-    basis: FloatArray  # orthonormal basis of span X
-    lagged: IntArray  # rows − m, n × (M+1)
+    forcing: FloatArray  # lags of h, o, r: n × 3(M+1)
+    phase: IntArray  # season index of each row
+    basis: FloatArray  # orthonormal basis of what span X has beyond the season, its vectors in rows
+    lagged: IntArray  # rows − m, (M+1) × n
+
+    @property
+    def columns(self) -> FloatArray:
+        """X, n × (3(M+1) + P)."""
+        return np.hstack([self.forcing, self.phase[:, None] == np.arange(self.period)])
 
     @classmethod
     def build(cls, inputs: Inputs, order: int, *, minimum_norm: bool = False) -> "Design":
@@ -78,16 +88,14 @@ class Design:
                 "a lower order or a shorter season"
             )
         forcing = forcing_columns(inputs, rows, order)
-        season = np.zeros((len(rows), inputs.period))
-        season[np.arange(len(rows)), inputs.phase[rows]] = 1.0
-        counts = season.sum(axis=0)
-        # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
-        season_basis = season[:, counts > 0] / np.sqrt(counts[counts > 0])
+        phase = inputs.phase[rows]
         norms = np.linalg.norm(forcing, axis=0)
         scaled = forcing / np.where(norms > 0, norms, 1.0)
-        within = scaled - season_basis @ (season_basis.T @ scaled)
-        q, r, pivots = qr(within, mode="economic", pivoting=True)
+        # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
+        within = scaled - seasonal_means(scaled.T, phase, inputs.period).T
+        q, r, pivots = qr(within, mode="economic", pivoting=True, overwrite_a=True, check_finite=False)
         rank = int((np.abs(np.diag(r)) > DEPENDENT).sum())
+        counts = np.bincount(phase, minlength=inputs.period)
         if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
             names = [f"{v}[t-{m}]" for v in ("load", "outdoor", "solar") for m in range(order + 1)]
             dependent = [names[i] for i in sorted(pivots[rank:])]
@@ -99,21 +107,25 @@ class Design:
             )
         return cls(
             order=order,
+            period=inputs.period,
             rows=rows,
-            columns=np.hstack([forcing, season]),
-            basis=np.hstack([season_basis, q[:, :rank]]),
-            lagged=rows[:, None] - np.arange(order + 1),
+            forcing=forcing,
+            phase=phase,
+            basis=np.ascontiguousarray(q.T[:rank]),
+            lagged=rows - np.arange(order + 1)[:, None],
         )
 
-    def residual(self, values: FloatArray) -> FloatArray:
-        """(I − Π) values, for a vector or the columns of a matrix."""
-        return values - self.basis @ (self.basis.T @ values)
+    def residual(self, series: FloatArray) -> FloatArray:
+        """(I − Π) of series over the training rows, k × n."""
+        within = series - seasonal_means(series, self.phase, self.period)
+        answer: FloatArray = within - (within @ self.basis.T) @ self.basis
+        return answer
 
     def projected_lags(self, series: FloatArray) -> FloatArray:
         """(I − Π) of every lag of a series (or of columns of series): shape (M+1, n[, K])."""
-        if series.ndim == 1:  # one product for all lags
-            return np.ascontiguousarray(self.residual(series[self.lagged]).T)
-        return np.stack([self.residual(series[self.rows - m]) for m in range(self.order + 1)])
+        if series.ndim == 1:
+            return self.residual(series[self.lagged])
+        return np.stack([self.residual(series[rows].T).T for rows in self.lagged])
 
     def condition(self) -> float:
         """Condition number of X with columns scaled to unit norm."""

@@ -76,7 +76,7 @@ class Moments:
 
 def adjoint(design: Design, alpha: FloatArray, values: FloatArray, length: int) -> FloatArray:
     """Aᵀy for A = (I − Π)F_α, the map from a series over the window to its filtered, projected training rows."""
-    projected, answer = design.residual(values), np.zeros(length)
+    projected, answer = design.residual(values[None])[0], np.zeros(length)
     for m, a in enumerate(np.concatenate([[1.0], -alpha])):
         answer[design.rows - m] += a * projected
     return answer

@@ -9,9 +9,19 @@ products and an iteration a few operations on j × j matrices.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from atdm.kernel.descent import Descent, descend
 from atdm.kernel.design import Design, FloatArray
+
+
+def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """The solution for a small symmetric positive definite matrix, by Cholesky and without ceremony."""
+    _, x, info = dposv(matrix, right)
+    if info != 0:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    answer: FloatArray = x
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,27 +30,32 @@ class Span:
 
     design: Design
     ridge: float
-    series: FloatArray  # V: N × j, over the whole window                           [°C, centred]
+    sums: tuple[FloatArray, ...]  # columns of V, over the whole window             [°C, centred]
     projected: FloatArray  # (I − Π) of the lags of each sum, j × (M+1) × n
-    products: FloatArray  # inner products of `projected`, j × j × (M+1)²
+    products: FloatArray  # inner products of `projected`, j² × (M+1)²
     ones: FloatArray  # Qᵀ1
     gram: FloatArray  # QᵀQ, the identity up to the rounding of the sums
 
     @classmethod
-    def empty(cls, design: Design, length: int, ridge: float) -> "Span":
+    def empty(cls, design: Design, ridge: float) -> "Span":
         m1, n = design.order + 1, len(design.rows)
         return cls(
             design=design,
             ridge=ridge,
-            series=np.empty((length, 0)),
+            sums=(),
             projected=np.empty((0, m1, n)),
-            products=np.empty((0, 0, m1 * m1)),
+            products=np.empty((0, m1 * m1)),
             ones=np.empty(0),
             gram=np.empty((0, 0)),
         )
 
     def __len__(self) -> int:
-        return len(self.ones)
+        return len(self.sums)
+
+    @property
+    def series(self) -> FloatArray:
+        """V: N × j."""
+        return np.column_stack(self.sums)
 
     def add(self, total: FloatArray, one: float, row: FloatArray) -> "Span":
         """The basis with one more direction q: its sum Σ q_i x_i, Σ q_i, and (Qᵀq, qᵀq)."""
@@ -49,7 +64,7 @@ class Span:
         projected = np.concatenate([self.projected, new[None]])
         cross = (projected.reshape(-1, new.shape[1]) @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
         products = np.empty((j + 1, j + 1, m1 * m1))
-        products[:j, :j] = self.products
+        products[:j, :j] = self.products.reshape(j, j, m1 * m1)
         products[:, j] = cross.reshape(j + 1, -1)
         products[j, :] = cross.transpose(0, 2, 1).reshape(j + 1, -1)
         gram = np.empty((j + 1, j + 1))
@@ -57,31 +72,39 @@ class Span:
         gram[:, j] = gram[j, :] = row
         return replace(
             self,
-            series=np.column_stack([self.series, total]),
+            sums=(*self.sums, total),
             projected=projected,
-            products=products,
+            products=products.reshape(-1, m1 * m1),
             ones=np.append(self.ones, one),
             gram=gram,
         )
 
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
-        c, j, m1 = weights, len(self), self.design.order + 1
-        g = (c @ (c @ self.products.reshape(j, -1)).reshape(j, -1)).reshape(m1, m1)
-        alpha = np.asarray(np.linalg.solve(g[1:, 1:], g[1:, 0]), dtype=np.float64)
-        rss = g[0, 0] - 2 * alpha @ g[1:, 0] + alpha @ g[1:, 1:] @ alpha
-        return alpha, float(rss + self.ridge * (c @ self.gram @ c))
+        c, m1 = weights, self.design.order + 1
+        g = (np.multiply.outer(c, c).ravel() @ self.products).reshape(m1, m1)
+        alpha = solve_positive(g[1:, 1:], g[1:, 0])
+        a = np.concatenate([[1.0], -alpha])
+        return alpha, float(a @ g @ a + self.ridge * (c @ self.gram @ c))
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
-        matrix = self.normal_matrix(alpha)
-        x = np.linalg.solve(matrix, self.ones)
+        """Also the multiplier ν of Σξ = 1: QᵀGQc = ν Qᵀ1 makes it equal to f2 = cᵀQᵀGQc."""
+        matrix = self.filtered_products(alpha) + self.ridge * self.gram  # QᵀGQ
+        x = solve_positive(matrix, self.ones)
         c = x / (self.ones @ x)
         return c, float(c @ matrix @ c)
 
-    def normal_matrix(self, alpha: FloatArray) -> FloatArray:
-        """QᵀGQ = (ZQ)ᵀ(ZQ) + λ QᵀQ."""
+    def weights_at(self, alpha: FloatArray, ridges: FloatArray) -> FloatArray:
+        """The weights that SP_II gives at other ridges, one row each."""
+        matrices = self.filtered_products(alpha) + ridges[:, None, None] * self.gram
+        x = np.linalg.solve(matrices, np.broadcast_to(self.ones[:, None], (len(ridges), len(self), 1)))[:, :, 0]
+        answer: FloatArray = x / (x @ self.ones)[:, None]
+        return answer
+
+    def filtered_products(self, alpha: FloatArray) -> FloatArray:
+        """(ZQ)ᵀ(ZQ)."""
         a = np.concatenate([[1.0], -alpha])
-        matrix: FloatArray = self.products @ np.outer(a, a).ravel() + self.ridge * self.gram
-        return matrix
+        products: FloatArray = self.products @ np.multiply.outer(a, a).ravel()
+        return products.reshape(len(self), len(self))
 
     def descend(self, tolerance: float, start: FloatArray | None = None, most: int | None = None) -> Descent:
         """From equal weights, which are the first direction of the basis, or from an earlier answer in fewer sums."""
@@ -92,13 +115,10 @@ class Span:
             first[: len(start)] = start
         return descend(self, first, tolerance, most)
 
-    def multiplier(self, alpha: FloatArray, c: FloatArray) -> float:
-        """ν of the constraint Σξ = 1: where c is optimal, QᵀGQc = ν Qᵀ1."""
-        return float(c @ self.normal_matrix(alpha) @ c)
-
     def residual_series(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
         """Zξ, the residual of Eq. (2) over the training rows.  [°C]"""
-        lags = np.tensordot(c, self.projected, axes=1)
+        j, m1, n = self.projected.shape
+        lags = (c @ self.projected.reshape(j, -1)).reshape(m1, n)
         answer: FloatArray = lags[0] - alpha @ lags[1:]
         return answer
 

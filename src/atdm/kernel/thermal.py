@@ -41,10 +41,11 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
     m1 = design.order + 1
     filtered = state[design.rows] - sum(alpha[m - 1] * state[design.rows - m] for m in range(1, m1))
     # Columns are scaled to unit norm so that the solver's rank decision does not depend on their units.
-    norms = np.linalg.norm(design.columns, axis=0)
+    columns = design.columns
+    norms = np.linalg.norm(columns, axis=0)
     norms[norms == 0] = 1.0
-    solution = np.linalg.lstsq(design.columns / norms, filtered, rcond=1e-12)[0] / norms
-    rss = float(((filtered - design.columns @ solution) ** 2).sum())
+    solution = np.linalg.lstsq(columns / norms, filtered, rcond=1e-12)[0] / norms
+    rss = float(((filtered - columns @ solution) ** 2).sum())
     beta, gamma, theta = solution[: 3 * m1].reshape(3, m1)
     found = Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=solution[3 * m1 :])
     if found.period != period:

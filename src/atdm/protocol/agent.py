@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from atdm.crypto.keys import SigningKey, digest
+from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.blind import BlindPart
 from atdm.protocol.ledger import Notebook
@@ -118,13 +118,13 @@ class Agent:
 
     def receive(self, data: bytes) -> list[bytes]:
         """Answer one message from the aggregator."""
-        seen = digest("message", data)
-        if seen == self._last[0]:
-            return self._last[1]
+        seen, replies = self._last
+        if data == seen:
+            return replies
         replies = self._answer(data)
         state, self.state = self.state, State.HALTED  # for as long as it is not known what the store holds
-        self._save(state, data, Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
-        self.state, self._last = state, (seen, replies)
+        self._save(state, data, replies)
+        self.state, self._last = state, (data, replies)
         return replies
 
     def _answer(self, data: bytes) -> list[bytes]:
@@ -139,26 +139,28 @@ class Agent:
 
     # What survives a restart
 
-    def _save(self, state: State, data: bytes, after: Snapshot) -> None:
+    def _save(self, state: State, data: bytes, replies: list[bytes]) -> None:
         """Write down an accepted message: between runs as a snapshot, within a run as an entry."""
         bookings = self.own.exposure.booked()
         if self._store is None:
             return
         joined = state is State.JOINED
         if joined:  # whatever came before this run is over
-            seen, replies = self._last
-            self._store.replace(encode_snapshot(Snapshot(after.identity, after.memory, seen, tuple(replies))))
+            self._store.replace(self._snapshot(*self._last))
         if state in (State.JOINED, State.RUNNING):
             seed = self._seed if joined else b""
-            entry = Entry(message=data, answer=answer_hash(list(after.replies)), seed=seed, bookings=bookings)
+            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, bookings=bookings)
             self._store.append(encode_entry(entry))
         else:
-            self._store.replace(encode_snapshot(after))
+            self._store.replace(self._snapshot(data, replies))
+
+    def _snapshot(self, seen: bytes, replies: list[bytes]) -> bytes:
+        return encode_snapshot(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
 
     def _resume(self, saved: bytes | None, journal: list[bytes]) -> None:
         """Take up where the store ends, by playing the messages of the unfinished run again."""
         if saved is None:
-            saved = encode_snapshot(Snapshot(self._identity.public, self.own.memory))
+            saved = self._snapshot(b"", [])
             if self._store is not None:
                 self._store.replace(saved)
         snapshot = decode_snapshot(saved)
@@ -183,7 +185,7 @@ class Agent:
                 replies = self._answer(entry.message)
                 if answer_hash(replies) != entry.answer or self.own.exposure.booked() != entry.bookings:
                     return False
-                self._last = (digest("message", entry.message), replies)
+                self._last = (entry.message, replies)
         except (PeerError, ValueError):
             return False
         finally:

@@ -27,10 +27,10 @@ from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Status
+from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status
 from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray, parameter_count
 from atdm.kernel.estimate import Estimate, complete
-from atdm.kernel.span import Span
+from atdm.kernel.span import Span, solve_positive
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
 from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
@@ -53,7 +53,6 @@ LOOK_AHEAD = 12  # ridges above the present one whose weights are looked at
 MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
 LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pass it again
-DIRECTION_ITERATIONS = 3  # of the descent from which an agent finds its part of the next direction
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
 
@@ -173,7 +172,7 @@ class BlindPart(Part):
         self._nonce = sum_nonce(self.context, phase, layout)
         if phase is not Phase.RELEASE:
             self._keys = self._checks.words(CHECK_WORDS * len(words), self._nonce).reshape(CHECK_WORDS, -1)
-            words = np.concatenate([words, ring.check_words(words, self._keys)])
+            words = np.append(words, ring.check_words(words, self._keys))
             if self.session.leads:
                 self._veil.add(words, self._nonce)
         self.session.mask(words, self._nonce)
@@ -254,11 +253,11 @@ class BlindPart(Part):
         def public() -> tuple[Span, Inputs]:
             inputs = public_inputs(self.plan, self.kept, values["load"], self.own.weather)
             design = Design.build(inputs, self.plan.order, minimum_norm=self.plan.minimum_norm)
-            return Span.empty(design, len(self.kept), self.plan.ridge), inputs
+            return Span.empty(design, self.plan.ridge), inputs
 
         self.span, self.inputs = self.own.host.once(self.context, "design", public)
         design = self.span.design
-        self.lags = np.stack([self.x[design.rows - m] for m in range(self.plan.order + 1)])
+        self.lags = self.x[design.lagged]
         projected = design.projected_lags(self.x)
         self.own_gram = projected @ projected.T
         self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
@@ -306,7 +305,7 @@ class BlindPart(Part):
         is normalised again. One that may not take part at all refuses. Nothing of the direction has left by then.
         """
         rules, exposure = self.own.rules, self.own.exposure
-        along = np.linalg.solve(self.span.gram, inner) if len(inner) else inner
+        along = solve_positive(self.span.gram, inner) if len(inner) else inner
         outside = square - float(inner @ along)
         if not outside > INDEPENDENT * square:
             self.capped = True
@@ -366,11 +365,11 @@ class BlindPart(Part):
     def _send_scalars(self) -> list[Message]:
         """The whole descent in the span, then this agent's own residual r_i = ν − Z_iᵀ(Zξ) − λξ_i."""
         ridge = self.span.ridge
-        alpha, c, error, trials = self.own.host.once(self.context, "descent", self._descend)
-        nu, weight = self.span.multiplier(alpha, c), float(self.directions @ c)
-        r = nu - float((self.lags[0] - alpha @ self.lags[1:]) @ error) - ridge * weight
+        found, error, trials = self.own.host.once(self.context, "descent", self._descend)
+        a = np.concatenate([[1.0], -found.alpha])
+        nu, weight = found.objectives[-1], float(self.directions @ found.weights)
+        r = nu - float(a @ (self.lags @ error)) - ridge * weight
         r_scaled = r / (nu * self.scale * math.sqrt(self.agents))
-        a = np.concatenate([[1.0], -alpha])
         size = float(a @ self.own_gram @ a)  # ‖Z_i‖²
         diagonal = ridge * self._diagonal_share()
         # Jacobi: r_i/(‖Z_i‖² + λ), times λ so that it is never larger than the residual itself
@@ -400,27 +399,26 @@ class BlindPart(Part):
 
     def _announce(self) -> FloatArray:
         """The leader's descent from equal weights: this one becomes the answer."""
-        span = self.span
-        found = span.descend(self.plan.tolerance)
+        found = self.span.descend(self.plan.tolerance)
         return Announced(
-            found.alpha, found.weights, found.previous, span.multiplier(found.alpha, found.weights),
-            found.iterations, found.converged,
-        ).pack()  # fmt: skip
+            found.alpha, found.weights, found.previous, found.objectives[-1], found.iterations, found.converged
+        ).pack()
 
-    def _descend(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _descend(self) -> tuple[Descent, FloatArray, FloatArray]:
         """What all agents compute alike to find a direction: α and c, not more exactly than a direction needs, the
         residual of Eq. (2) there, and the weights at other ridges."""
         span, tolerance, k = self.span, self.plan.tolerance, self.ridge_steps
-        known = self.announced.weights if len(self.announced.weights) else None
-        found = span.descend(tolerance, known, DIRECTION_ITERATIONS)
+        known = self.announced.alpha
+        found = span.descend(tolerance, span.sp2(known)[0], 1) if len(known) else span.descend(tolerance)
         trials = np.empty((self._trials(), len(span)))
         if len(trials):
             trials[0] = found.weights
             below = replace(span, ridge=self._ridge(k - 1)) if k else span
             trials[1] = below.descend(tolerance, found.weights).weights
-            for i in range(1, LOOK_AHEAD + 1):  # α moves little with λ; what is chosen here is looked at in full next
-                trials[1 + i] = replace(span, ridge=self._ridge(k + i)).sp2(found.alpha)[0]
-        return found.alpha, found.weights, span.residual_series(found.alpha, found.weights), trials
+            # α moves little with λ; what is chosen here is looked at in full next
+            ahead = np.array([self._ridge(k + i) for i in range(1, LOOK_AHEAD + 1)])
+            trials[2:] = span.weights_at(found.alpha, ahead)
+        return found, span.residual_series(found.alpha, found.weights), trials
 
     def _after_scalars(self, values: dict[str, FloatArray]) -> list[Message]:
         flat = np.concatenate([values["inner"], values["squares"], values["negative"]])
@@ -520,10 +518,11 @@ class BlindPart(Part):
     def _totals(self) -> tuple[Totals, Totals | None]:
         """After the last total, and before it where that was not yet what the run began with."""
         span, size, version = self.span, len(self.span), self.base.totals.version + self.opened
+        series = span.series
         stored = self.base.totals.first(self.inherited) if self.inherited else Totals()
 
         def after(version: int, n: int) -> Totals:
-            return stored.grown(version, self.kept, span.series[:, :n], span.ones[:n], span.gram[:n, :n])
+            return stored.grown(version, self.kept, series[:, :n], span.ones[:n], span.gram[:n, :n])
 
         return after(version, size), after(version - 1, size - 1) if self.opened > 1 else None
 
@@ -541,13 +540,12 @@ def verify_leader(span: Span, found: Announced, tolerance: float) -> bool:
     """The leader's α and c must be what SP_I and SP_II give here, up to the arithmetic of two machines."""
     alpha, f1 = span.sp1(found.previous)
     weights, f2 = span.sp2(found.alpha)
-    nu = span.multiplier(found.alpha, found.weights)
     for what, mine, theirs in (
         ("alpha", alpha, found.alpha),
         ("weights", weights, found.weights),
-        ("multiplier", np.array([nu]), np.array([found.multiplier])),
+        ("multiplier", np.array([f2]), found.multiplier),
     ):
-        if not np.abs(mine - theirs).max() <= VERIFY * max(np.abs(mine).max(), 1e-300):
+        if not np.abs(mine - theirs).max() <= VERIFY * np.abs(mine).max():
             raise RunAborted(f"the leader's {what} is not what the totals give: it deviates, or its arithmetic does")
     if found.converged and not f1 - f2 < tolerance * max(1.0, f2) + 1e-9 * f2:
         raise RunAborted("the leader says the descent converged where it did not")

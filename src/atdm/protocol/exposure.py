@@ -35,6 +35,9 @@ class Bookings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     released: tuple[Stretch, ...] = ()
 
 
+NOTHING = Bookings()
+
+
 @dataclass(slots=True, repr=False)
 class Exposure:
     time: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -44,6 +47,7 @@ class Exposure:
     book: list[Charge] = field(default_factory=list)
     _new: list[Charge] = field(default_factory=list)  # since the last `booked`
     _newly_released: list[IntArray] = field(default_factory=list)
+    _stretches: tuple[IntArray | None, tuple[Stretch, ...]] = (None, ())  # of the rows charged last
 
     def __repr__(self) -> str:
         return f"Exposure({len(self.time)} rows, {len(self.book)} totals)"
@@ -58,9 +62,13 @@ class Exposure:
 
     def worst(self, rows: IntArray) -> tuple[int, float]:
         """Most totals and most leverage on any of these rows so far."""
-        at = positions(self.time, rows)
-        at = at[at >= 0]
-        return (int(self.totals[at].max()), float(self.leverage[at].max())) if len(at) else (0, 0.0)
+        if np.array_equal(rows, self.time):  # as it is within a run
+            totals, leverage = self.totals, self.leverage
+        else:
+            at = positions(self.time, rows)
+            at = at[at >= 0]
+            totals, leverage = self.totals[at], self.leverage[at]
+        return int(totals.max(initial=0)), float(leverage.max(initial=0.0))
 
     def refuses(
         self, rows: IntArray, added: NDArray[np.bool_], directions: FloatArray, most_totals: int, most_leverage: float
@@ -76,7 +84,9 @@ class Exposure:
     def charge(self, rows: IntArray, q: float, *, roster: bytes = b"", rank: int = 0) -> None:
         """Book one total before its first word leaves."""
         self._count(rows, q)
-        charge = Charge(roster=roster, rank=rank, coefficient=q, rows=stretches(rows))
+        if self._stretches[0] is not rows:
+            self._stretches = rows, stretches(rows)
+        charge = Charge(roster=roster, rank=rank, coefficient=q, rows=self._stretches[1])
         self.book.append(charge)
         self._new.append(charge)
 
@@ -86,11 +96,13 @@ class Exposure:
 
     def release(self, rows: IntArray) -> None:
         """Book rows of the aggregate state and load as shown, before consent to their release leaves."""
-        self.released = np.union1d(self.released, rows)
+        self.released = np.union1d(self.released, rows) if len(self.released) else rows
         self._newly_released.append(rows)
 
     def booked(self) -> Bookings:
         """What came in since the last call: to be written down before the message that caused it is answered."""
+        if not self._new and not self._newly_released:
+            return NOTHING
         rows = np.concatenate(self._newly_released) if self._newly_released else np.empty(0, dtype=np.int64)
         bookings = Bookings(charges=tuple(self._new), released=stretches(rows))
         self._new, self._newly_released = [], []
@@ -107,7 +119,7 @@ class Exposure:
         if np.array_equal(rows, self.time):
             self.totals, self.leverage = self.totals + 1, self.leverage + q * q
             return
-        time = np.union1d(self.time, rows)
+        time = np.union1d(self.time, rows) if len(self.time) else rows
         old, new = np.searchsorted(time, self.time), np.searchsorted(time, rows)
         totals, leverage = np.zeros(len(time), dtype=np.int64), np.zeros(len(time))
         totals[old], leverage[old] = self.totals, self.leverage

@@ -200,7 +200,7 @@ class PaperDesk(OpenDesk):
 
 def transformed_weights(design: Design, upload: Upload, ridge: float) -> FloatArray:
     """ξ̄ of the transformed SP_II: min ‖(I−Π)D2 ξ̄‖² + λ ξ̄ᵀD1ξ̄ with d2ᵀξ̄ = 1."""
-    z = design.residual(upload.series)
+    z = design.residual(upload.series.T).T
     x = np.linalg.solve(z.T @ z + ridge * upload.gram, upload.ones)
     answer: FloatArray = x / (upload.ones @ x)
     return answer

@@ -19,15 +19,16 @@ class BlindDesk(Desk):
         self._pile = Pile(run.agents, 0)
         self._secrets: bytes | None = None
         self._sums = 0
+        plan = run.plan
+        largest_sum = 2 * rows_layout(plan).words + 4 * plan.period + 4096  # words: rows, or the release
+        largest_sum += min(run.agents, MOST_STORED) * plan.length  # or stored directions over new rows
+        self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)
 
     def begin(self) -> list[Outgoing]:
         return []
 
     def largest(self) -> int:
-        plan = self.run.plan
-        largest_sum = 2 * rows_layout(plan).words + 4 * plan.period + 4096  # words: rows, or the release
-        largest_sum += min(self.run.agents, MOST_STORED) * plan.length  # or stored directions over new rows
-        return max(BOX_BYTES * self.run.agents, ring.WORD_BYTES * largest_sum)
+        return self._largest
 
     def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         if isinstance(message, Secrets):

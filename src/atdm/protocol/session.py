@@ -168,4 +168,4 @@ class Session:
 
 def sum_nonce(context: bytes, phase: str, layout: Layout) -> bytes:
     """The nonce of one sum: its place in the run, its name and its shape."""
-    return nonce(context, phase, layout.hash())
+    return nonce(context, phase, layout.hash)

@@ -109,7 +109,7 @@ class _Basis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     identity: bytes
-    seen: bytes  # hash of the last message,
+    seen: bytes  # the last message,
     replies: tuple[bytes, ...]  # and its answer
     quantum: float
     time: bytes

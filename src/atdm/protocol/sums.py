@@ -7,8 +7,7 @@ count word or the check words expose, never a wrong number.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -42,66 +41,54 @@ def fixed(name: str, size: int, agents: int, bound: float, budget: int, most: in
     return Block(name, size, min(most, ring.fractional_bits(agents, bound, budget)), bound)
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of one sum, in order, followed by a count word (each agent adds one)."""
+    """The fields of one sum, in order, followed by a count word (each agent adds one).
 
-    blocks: tuple[Block, ...]
+    Made once and kept: what every message of the sum needs is worked out here, word by word.
+    """
 
-    @property
-    def words(self) -> int:
-        return _places(self)[-1] + 1
+    __slots__ = ("blocks", "words", "hash", "_at", "_floats", "_scale", "_bound", "_most")
 
-    def hash(self) -> bytes:
-        """For the mask nonce: names, sizes, bits and bounds."""
-        return _hash(self)
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        places = list(accumulate((block.words for block in blocks), initial=0))
+        self.blocks = blocks
+        self.words = places[-1] + 1
+        # for the mask nonce: names, sizes, bits and bounds
+        self.hash = digest("layout", *(x for b in blocks for x in (b.name, b.size, b.bits, float(b.bound).hex())))
+        self._at = {b.name: slice(*place) for b, place in zip(blocks, pairwise(places), strict=True)}
+        self._floats = {b.name: b.bits for b in blocks if b.bits < 0}
+        # a float64 field counts as zeros of fixed point, and the count word as an integer
+        self._scale, self._bound = np.ones(self.words), np.ones(self.words)
+        for b in blocks:
+            self._scale[self._at[b.name]] = math.ldexp(1.0, max(b.bits, 0))
+            self._bound[self._at[b.name]] = b.bound
+        self._most = self._bound + 0.5 / self._scale  # of one agent's value once it is rounded
 
     def encode(self, values: Mapping[str, FloatArray]) -> UInt64Array:
         """One agent's words; a field it does not fill in is zero."""
-        places = _places(self)
-        words = np.zeros(places[-1] + 1, dtype=np.uint64)
-        for block, start, stop in zip(self.blocks, places, places[1:], strict=False):
-            if block.name in values:
-                words[start:stop] = _encode(block, values[block.name])
-        words[-1] = 1
+        numbers = np.zeros(self.words)
+        numbers[-1] = 1.0
+        for name in values.keys() - self._floats.keys():
+            numbers[self._at[name]] = values[name]
+        words = ring.quantise(numbers, self._scale, self._bound)
+        for name in values.keys() & self._floats.keys():
+            words[self._at[name]] = _FLOAT_WORDS[self._floats[name]](values[name])
         return words
 
     def decode(self, total: UInt64Array, agents: int) -> dict[str, FloatArray]:
         """The fields of a total; refuses one that is not the sum of `agents` encodings."""
         if int(total[-1]) != agents:
             raise PeerError(f"the count word is not {agents}: masks did not cancel, somebody saw another run; no total")
-        places = _places(self)
-        return {
-            block.name: _decode(block, total[start:stop], agents)
-            for block, start, stop in zip(self.blocks, places, places[1:], strict=False)
-        }
+        numbers = total.view(np.int64) / self._scale
+        beyond = np.abs(numbers) > agents * self._most
+        fields = {name: numbers[at] for name, at in self._at.items()}
+        for name, bits in self._floats.items():
+            beyond[self._at[name]] = False
+            fields[name] = _FLOATS[bits](total[self._at[name]])
+        if beyond.any():
+            raise PeerError(f"a total is beyond what {agents} agents can add up to: no total")
+        return fields
 
 
-@lru_cache(maxsize=64)
-def _places(layout: Layout) -> tuple[int, ...]:
-    """Where each field starts, and where the last one ends."""
-    return tuple(accumulate((block.words for block in layout.blocks), initial=0))
-
-
-@lru_cache(maxsize=64)
-def _hash(layout: Layout) -> bytes:
-    return digest("layout", *(x for b in layout.blocks for x in (b.name, b.size, b.bits, float(b.bound).hex())))
-
-
-def _encode(block: Block, values: FloatArray) -> UInt64Array:
-    if block.bits == HALVES:
-        return ring.float_words(values)
-    if block.bits == RAW:
-        return ring.raw_words(values)
-    return ring.encode(values, block.bits, block.bound)
-
-
-def _decode(block: Block, words: UInt64Array, agents: int) -> FloatArray:
-    if block.bits == HALVES:
-        return ring.words_to_floats(words)
-    if block.bits == RAW:
-        return ring.raw_words_to_floats(words)
-    values = ring.decode(words, block.bits)
-    if (np.abs(values) > agents * (block.bound + math.ldexp(0.5, -block.bits))).any():
-        raise PeerError(f"the total of {block.name} is beyond what {agents} agents can add up to: no total")
-    return values
+_FLOAT_WORDS = {HALVES: ring.float_words, RAW: ring.raw_words}
+_FLOATS = {HALVES: ring.words_to_floats, RAW: ring.raw_words_to_floats}

@@ -67,9 +67,9 @@ def _prediction(fit: Fit) -> Chart:
     )
     return Chart(
         name="prediction", title="Aggregate temperature, measured and predicted", caption=caption,
-        x=_seconds(fit.state.index), x_label="time (UTC)", y_label="aggregate temperature [°C]", axis="time",
+        x=seconds_of(fit.state.index), x_label="time (UTC)", y_label="aggregate temperature [°C]", axis="time",
         limits=(low - room, high + room), breaks=fit.inputs.segment,
-        shade_from=float(_seconds(fit.state.index)[train]) if 0 < train < len(state) else None,
+        shade_from=float(seconds_of(fit.state.index)[train]) if 0 < train < len(state) else None,
         series=(
             Series(name="95 % band [°C]", values=told.low, upper=told.high, colour=MODEL),
             Series(name="measured [°C]", values=state, colour=ACTUAL),
@@ -141,7 +141,7 @@ def _season(fit: Fit) -> Chart:
 def _residuals(fit: Fit, found: Diagnostics) -> Chart:
     rows, errors = residuals(fit)
     train = int((rows < fit.inputs.train).sum())
-    x, spread = _seconds(fit.state.index)[rows], found.residual_std
+    x, spread = seconds_of(fit.state.index)[rows], found.residual_std
     far = float((np.abs(errors) > 3 * spread).mean())
     caption = (
         "Measured minus predicted one step ahead. A good model leaves no pattern: no drift, no daily rhythm, the same "
@@ -197,7 +197,7 @@ def _zones(fit: Fit, cluster: Cluster) -> Chart:
         "Only a simulation can show this; a deployed aggregator sees the line, never the bands."
     )
     return Chart(
-        name="zones", title="The aggregate among the zones", caption=caption, x=_seconds(fit.state.index),
+        name="zones", title="The aggregate among the zones", caption=caption, x=seconds_of(fit.state.index),
         x_label="time (UTC)", y_label="temperature [°C]", axis="time", breaks=fit.inputs.segment,
         series=(
             Series(name="5 to 95 % of agents [°C]", values=low, upper=high, colour=OTHER),
@@ -207,7 +207,7 @@ def _zones(fit: Fit, cluster: Cluster) -> Chart:
     )  # fmt: skip
 
 
-def _seconds(index: pd.Index) -> FloatArray:
+def seconds_of(index: pd.Index) -> FloatArray:
     return np.asarray(pd.DatetimeIndex(index).as_unit("s").asi8, dtype=float)
 
 

@@ -64,6 +64,20 @@ def diagram(fit: Fit) -> str:
 </div>"""
 
 
+def card(name: str, aggregator: str, peers: str) -> str:
+    """One protocol of a comparison: what its ledgers say, an entry a line (use/compare.py)."""
+    parts = "".join(
+        f"<h4>{party}</h4><ul>{''.join(_entry(entry) for entry in entries.split(', '))}</ul>"
+        for party, entries in (("The aggregator", aggregator), ("Each agent, about the others", peers))
+    )
+    return f'<div class="node card"><h3>{escape(name)}</h3>{parts}</div>'
+
+
+def _entry(entry: str) -> str:
+    grave = ' class="grave"' if entry.startswith(GRAVE) else ""
+    return f"<li{grave}>{escape(entry)}</li>"
+
+
 def _carried(fit: Fit) -> str:
     if fit.protocol == "plain":
         return "in the clear"

@@ -15,6 +15,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+import pandas as pd
+
 from atdm.data import Cluster
 from atdm.data.clock import spell
 from atdm.kernel.descent import Status
@@ -37,30 +39,57 @@ def fit_page(
 ) -> str:
     """The report of a fit. `cluster` (a simulation only) adds the zones; `findings` those of an audit."""
     sections = [
-        _section("fit", "How well it fits", "", _metrics(fit) + _figures(figures.accuracy_charts(fit))),
-        _section("learned", "Who learned what", _learned_lead(fit), learned.diagram(fit)),
-        _section("model", "What the model does", "", _behaviour(fit)),
-        _section("residuals", "What the model leaves", "", _figures(figures.residual_charts(fit))),
-        _section("simulation", "Behind the curtain", _SIMULATION, _figures(figures.simulation_charts(fit, cluster))),
-        _section("audit", "Attacks mounted", _AUDIT, _findings(findings)),
-        _section("cost", "What it took", "", _cost(fit)),
+        section("fit", "How well it fits", "", _metrics(fit) + drawn(figures.accuracy_charts(fit))),
+        section("learned", "Who learned what", _learned_lead(fit), learned.diagram(fit)),
+        section("model", "What the model does", "", _behaviour(fit)),
+        section("residuals", "What the model leaves", "", drawn(figures.residual_charts(fit))),
+        section("simulation", "Behind the curtain", _SIMULATION, drawn(figures.simulation_charts(fit, cluster))),
+        section("audit", "Attacks mounted", _AUDIT, _findings(findings)),
+        section("cost", "What it took", "", _cost(fit)),
     ]
-    return _document(title, _headline(fit, title), [s for s in sections if s])
+    return document(title, _headline(fit, title), [s for s in sections if s])
 
 
-def compare_page(rows: Sequence[Mapping[str, Any]], title: str, *, lead: str = "") -> str:
-    """A table of runs in the same look; columns are the keys of the rows, in order of first appearance."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    body = [[_cell(row.get(column)) for column in columns] for row in rows]
-    numeric = [all(_is_number(row.get(column)) for row in rows) for column in columns]
-    names = [column.replace("_", " ") for column in columns]
-    head = f"<h1>{escape(title)}</h1>" + (f'<p class="lead">{escape(lead)}</p>' if lead else "")
-    table = _table(names, body, download="rows", numeric=numeric)
-    return _document(title, head, [_section("rows", "Side by side", "", table)])
+def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Protocols side by side (use/compare.py) in the same look."""
+    ran = [row for row in rows if "refused" not in row]
+    refused = "".join(f"<li>{escape(row['protocol'])}: {escape(row['refused'])}</li>" for row in rows if row not in ran)
+    head = f"""
+<p class="eyebrow">atdm compare</p>
+<h1>{escape(title)}</h1>
+<p class="lead">The same model fitted to the same data, protocol by protocol: what each costs, and who learns what.</p>
+{f'<ul class="notes" aria-label="Refused">{refused}</ul>' if refused else ""}"""
+    cards = "".join(learned.card(str(row["protocol"]), row["aggregator_learned"], row["peers_learned"]) for row in ran)
+    return document(title, head, [
+        section("accuracy", "The same model", _APART, _side_by_side(ran, ACCURACY, "accuracy")),
+        section("cost", "What it took", _TOOK, _side_by_side(ran, COST, "cost")),
+        section("learned", "Who learned what", _LEARNED, f'<div class="sinks">{cards}</div>'),
+    ])  # fmt: skip
 
 
 # Sections
 
+Column = tuple[str, str, str]  # key of a row of use/compare.py, name, format
+ACCURACY: tuple[Column, ...] = (
+    ("status", "status", ""),
+    ("r2", "test R², free run [-]", ".4f"),
+    ("ridge", "ridge λ [-]", ".5g"),
+    ("coefficients_apart", "coefficients apart [own units]", ".0e"),
+    ("weights_apart", "weights apart [-]", ".0e"),
+)
+COST: tuple[Column, ...] = (
+    ("sums", "totals [-]", ",d"),
+    ("rounds", "messages [-]", ",d"),
+    ("bytes_up_per_agent", "sent per agent [kB]", "kB"),
+    ("seconds_per_agent", "time per agent [ms]", "ms"),
+    ("seconds_aggregator", "time of the aggregator [ms]", "ms"),
+)
+_APART = (
+    "Apart: the largest difference to plain, of a coefficient, and of a weight relative to the largest weight. “Blind, "
+    "no dither” compares arithmetic alone; agents of a deployment add their dither."
+)
+_TOOK = "Totals are sums of whole series that were opened for the estimation. Times are those of this machine."
+_LEARNED = "From the ledgers, which are written where a value arrives. In red: what is about single agents."
 _SIMULATION = (
     "This run simulated every agent in one process, so their weights and zones can be shown. The aggregator of a "
     "deployment has neither, and its report has no such section."
@@ -72,12 +101,12 @@ def _headline(fit: Fit, title: str) -> str:
     r2 = fit.metrics["test"]["free_run"]["r2"]
     rows = len(fit.state)
     span = (
-        f"{fit.state.index[0]:%d %B %Y} to {fit.state.index[-1]:%d %B %Y}" if rows else "rows released before"
+        f"{_day(fit.state.index[0])} to {_day(fit.state.index[-1])}" if rows else "rows released before"
     )
     learned_text = learned.aggregator_sentence(fit)
     facts = (
-        ("test R², free run", _number(r2, 3)),
-        ("test RMSE, free run", f"{_number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
+        ("test R², free run", number(r2, 3)),
+        ("test RMSE, free run", f"{number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
         ("agents", f"{fit.agents:,}"),
         ("rows", f"{rows:,} × {spell(fit.model.step)}"),
         ("status", f"{fit.status}, {fit.iterations} iterations"),
@@ -88,9 +117,13 @@ def _headline(fit: Fit, title: str) -> str:
 <p class="eyebrow">atdm report · protocol {escape(fit.protocol)}</p>
 <h1>{escape(title)}</h1>
 <p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {span}, fitted under
-<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {_number(r2, 3)}</b>. {escape(learned_text)}</p>
+<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {number(r2, 3)}</b>. {escape(learned_text)}</p>
 <dl class="tiles">{tiles}</dl>
 {f'<ul class="notes" aria-label="Notes">{notes}</ul>' if notes else ""}"""
+
+
+def _day(time: pd.Timestamp) -> str:
+    return f"{time.day} {time:%B %Y}"
 
 
 def _model_notes(fit: Fit) -> list[str]:
@@ -115,15 +148,27 @@ def _metrics(fit: Fit) -> str:
     names = (("rmse", "RMSE [K]"), ("mape", "MAPE [%]"), ("r2", "R² [-]"))
     kinds = (("free_run", "free run"), ("one_step", "one step ahead"))
     body = [
-        [part, label, *(_number(fit.metrics[part][kind][key], 4) for key, _ in names)]
+        [part, label, *(number(fit.metrics[part][kind][key], 4) for key, _ in names)]
         for part in ("test", "train")
         for kind, label in kinds
     ]
-    return _table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2)
+    return table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2) + _why_bad(fit)
+
+
+def _why_bad(fit: Fit) -> str:
+    """A free run worse than a constant is worth a word."""
+    if not fit.metrics["train"]["free_run"]["r2"] < 0:
+        return ""
+    hours = fit.inputs.train * step_hours(fit)
+    return (
+        f'<p class="help">Train, free run: one run of {hours / 24:.0f} days from its first {fit.model.order} values. '
+        "Errors of this model grow for as long as it runs alone; over days, and restarted, it does what the figures "
+        "below show.</p>"
+    )
 
 
 def _behaviour(fit: Fit) -> str:
-    return _figures(figures.behaviour_charts(fit)) + _constants(fit) + _coefficients(fit)
+    return drawn(figures.behaviour_charts(fit)) + _constants(fit) + _coefficients(fit)
 
 
 def _constants(fit: Fit) -> str:
@@ -134,13 +179,13 @@ def _constants(fit: Fit) -> str:
         for i, (z, tau) in enumerate(zip(poles.tolist(), time_constants(poles, step).tolist(), strict=True))
     ]
     lead = "<p>How fast the aggregate temperature forgets a disturbance, one line per root of the model.</p>"
-    table = _table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
-    return "<h3>Time constants</h3>" + lead + table
+    times = table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
+    return "<h3>Time constants</h3>" + lead + times
 
 
 def _root(z: complex) -> str:
-    imaginary = f" {'+' if z.imag > 0 else '−'} {_number(abs(z.imag), 4)}i" if abs(z.imag) > 1e-12 else ""
-    return _number(z.real, 4) + imaginary
+    imaginary = f" {'+' if z.imag > 0 else '−'} {number(abs(z.imag), 4)}i" if abs(z.imag) > 1e-12 else ""
+    return number(z.real, 4) + imaginary
 
 
 def _time(z: complex, hours: float, step: float) -> str:
@@ -158,9 +203,9 @@ def _coefficients(fit: Fit) -> str:
     head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
     body = []
     for m in range(fit.model.order + 1):
-        alpha = _number(fit.model.alpha[m - 1], 5) if m else ""
-        body.append([f"t−{m}", alpha, *(_number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
-    return "<h3>Coefficients</h3>" + _table(head, body, download="coefficients", text=1)
+        alpha = number(fit.model.alpha[m - 1], 5) if m else ""
+        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
+    return "<h3>Coefficients</h3>" + table(head, body, download="coefficients", text=1)
 
 
 def _findings(findings: Sequence[Mapping[str, Any]] | None) -> str:
@@ -169,18 +214,18 @@ def _findings(findings: Sequence[Mapping[str, Any]] | None) -> str:
     keys = [key for key in FINDING_COLUMNS if any(key in finding for finding in findings)]
     names = {"rmse_c": "RMSE [K]", "baseline_rmse_c": "baseline RMSE [K]", "recovered": "agents recovered"}
     body = [[_cell(finding.get(key)) for key in keys] for finding in findings]
-    return _table([names.get(key, key) for key in keys], body, download="findings", text=2)
+    return table([names.get(key, key) for key in keys], body, download="findings", text=2)
 
 
 def _cost(fit: Fit) -> str:
     cost = fit.cost
     seconds = "not measured" if cost.seconds_per_agent is None else f"{cost.seconds_per_agent:.3f} s"
     body = [
-        ["each agent (median)", f"{cost.rounds:,}", _bytes(cost.bytes_up_per_agent), _bytes(cost.bytes_down_per_agent),
-         seconds],
+        ["each agent (median)", f"{cost.rounds:,}", byte_count(cost.bytes_up_per_agent),
+         byte_count(cost.bytes_down_per_agent), seconds],
         ["aggregator", "", "", "", f"{cost.seconds_aggregator:.3f} s"],
-        ["the whole run, all parties", "", _bytes(cost.bytes_up_per_agent * fit.agents),
-         _bytes(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
+        ["the whole run, all parties", "", byte_count(cost.bytes_up_per_agent * fit.agents),
+         byte_count(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
         ["key set-up, apart", "", "", "", f"{cost.setup_seconds:.2f} s"],
     ]  # fmt: skip
     lead = (
@@ -189,26 +234,26 @@ def _cost(fit: Fit) -> str:
         if fit.protocol != "plain"
         else ""
     )
-    return lead + _table(["party", "messages", "sent", "received", "time"], body, download="cost", text=1)
+    return lead + table(["party", "messages", "sent", "received", "time"], body, download="cost", text=1)
 
 
 # Pieces
 
 
-def _section(name: str, title: str, lead: str, body: str) -> str:
+def section(name: str, title: str, lead: str, body: str) -> str:
     if not body:
         return ""
     text = f"<p>{escape(lead)}</p>" if lead else ""
     return f'<section id="{name}" aria-labelledby="{name}-head"><h2 id="{name}-head">{title}</h2>{text}{body}</section>'
 
 
-def _figures(charts: Sequence[Chart]) -> str:
+def drawn(charts: Sequence[Chart]) -> str:
     large = "".join(draw(chart) for chart in charts if not chart.small)
     small = "".join(draw(chart) for chart in charts if chart.small)
     return large + (f'<div class="grid-of-figures">{small}</div>' if small else "")
 
 
-def _table(
+def table(
     head: Sequence[str], body: Sequence[Sequence[str]], *, download: str, text: int = 1,
     numeric: Sequence[bool] | None = None,
 ) -> str:  # fmt: skip
@@ -230,8 +275,18 @@ def _table(
     )
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+def _side_by_side(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], name: str) -> str:
+    body = [[str(row["protocol"]), *(_compared(row.get(key), form) for key, _, form in columns)] for row in rows]
+    numeric = [False, *(form != "" for _, _, form in columns)]
+    return table(["protocol", *(title for _, title, _ in columns)], body, download=name, numeric=numeric)
+
+
+def _compared(value: Any, form: str) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if form in ("kB", "ms"):
+        return f"{value / 1000:,.0f}" if form == "kB" else f"{1000 * value:,.0f}"
+    return ("0" if form == ".0e" and value == 0 else format(value, form)).replace("-", "−")
 
 
 def _cell(value: Any) -> str:
@@ -249,7 +304,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _number(value: float, digits: int) -> str:
+def number(value: float, digits: int) -> str:
     """A number for reading: fixed decimals while they say something, else powers of ten."""
     if not math.isfinite(value):
         return "–"
@@ -258,7 +313,7 @@ def _number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
-def _bytes(count: int) -> str:
+def byte_count(count: int) -> str:
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -269,15 +324,26 @@ def _bytes(count: int) -> str:
 
 
 @cache
-def _static(name: str) -> str:
+def static(name: str) -> str:
     return files("atdm.report").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _document(title: str, headline: str, sections: Sequence[str]) -> str:
-    script = _static("page.js")
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return Template(_static("page.html")).substitute(
-        title=escape(title), policy=f"'sha256-{allowed}'", style=_static("page.css"), script=script,
+def policy() -> str:
+    """What a page may do: draw itself and run its own script."""
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {source_hash(static('page.js'))}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def source_hash(text: str) -> str:
+    """A style or script as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def document(title: str, headline: str, sections: Sequence[str]) -> str:
+    return Template(static("page.html")).substitute(
+        title=escape(title), policy=policy(), style=static("page.css"), script=static("page.js"),
         headline=headline, help=HELP if any("<figure" in section for section in sections) else "",
         sections="".join(sections),
     )  # fmt: skip

@@ -9,6 +9,12 @@ from atdm.rehearse import Rehearsal
 ROWS = (("alpha", 1, "α [-]"), ("beta", 0, "β [K/kW]"), ("gamma", 0, "γ [-]"), ("theta", 0, "θ [K m²/kW]"))
 
 
+def verdict(done: Rehearsal) -> str:
+    if done.identical:
+        return "every released number is the same to the last bit"
+    return f"coefficients differ by at most {done.difference:.1e} of the largest of their kind"
+
+
 def rehearsal_summary(done: Rehearsal) -> RenderableType:
     deployed, alone = done.deployed, done.in_process
     table = Table("", "over NATS", "in one process", box=None, header_style="dim", pad_edge=False)
@@ -18,11 +24,6 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
     for name in ("rmse", "r2"):
         a, b = (d["metrics"]["test"]["free_run"][name] for d in (deployed, alone))
         table.add_row(f"test, free run, {name}", f"{a:.6f}", f"{b:.6f}")
-    verdict = (
-        "every released number is the same to the last bit"
-        if done.identical
-        else f"coefficients differ by at most {done.difference:.1e} of the largest of their kind"
-    )
     cost, rounds = deployed["cost"], deployed["rounds"]
     took = (
         f"{deployed['agents']} agents, protocol {deployed['protocol']}, {done.processes} processes: {rounds['count']} "
@@ -37,4 +38,4 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
         off = "none" if o["difference_c"] is None else f"within {o['difference_c']:.1e} K of Σ ξ_i x_i without dither"
         seen = [Text(f"observed {len(o['rows'])} of {o['asked']} rows after the fit: {same}, {off}")]
     notes = [Text(f"note: {note}", style="yellow") for note in deployed["notes"]]
-    return Group(table, Text(), Text(verdict, style="bold"), Text(took), *seen, *notes)
+    return Group(table, Text(), Text(verdict(done), style="bold"), Text(took), *seen, *notes)

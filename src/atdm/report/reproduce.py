@@ -174,7 +174,12 @@ def _masking(cluster: Cluster, private: Fit) -> list[Masking]:
 
 def page(found: Reproduction) -> str:
     """One markdown page: tables, figures, and what to keep in mind beside them."""
-    blocks = [
+    return "\n\n".join(blocks(found)) + "\n"
+
+
+def blocks(found: Reproduction) -> list[str]:
+    """The page's headings, paragraphs, tables and places of figures, in markdown."""
+    parts = [
         f"# The paper's tables and figures on {found.name}",
         "Hou et al., *Privacy-Preserved Aggregate Thermal Dynamic Model of Buildings*. Rows marked *paper* are the "
         "numbers they print for 64 zones of seven REFIT homes; the others were computed just now from the data given.",
@@ -213,7 +218,7 @@ def page(found: Reproduction) -> str:
         "Who learned what, from the ledgers of the runs behind this page.",
         "![Information exchange](exchange.png)",
     ]  # fmt: skip
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    return [part for part in parts if part]
 
 
 def tables(found: Reproduction) -> str:

@@ -7,7 +7,7 @@ the first message, so that none of them holds another's masks. Messages cross pi
 import multiprocessing
 import resource
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter
 
@@ -51,6 +51,22 @@ def run(
     if aggregator.state is not State.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
     return traffic, sum(peaks) + peak_memory()
+
+
+def at_once(work: Callable[[], float], processes: int) -> float:
+    """The largest answer of as many processes that do the same work at the same time."""
+    context = multiprocessing.get_context("fork")
+    pipes = []
+    for _ in range(processes):
+        here, there = context.Pipe()
+        context.Process(target=_answer, args=(there, work), daemon=True).start()
+        there.close()
+        pipes.append(here)
+    return max(msgspec.msgpack.decode(pipe.recv_bytes(), type=float) for pipe in pipes)
+
+
+def _answer(pipe: Connection, work: Callable[[], float]) -> None:
+    pipe.send_bytes(_encoder.encode(work()))
 
 
 def peak_memory() -> float:

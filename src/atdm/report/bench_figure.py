@@ -1,0 +1,33 @@
+"""Growth with the number of agents as a figure: time, bytes and the floor. Needs matplotlib (atdm[report])."""
+
+from pathlib import Path
+from typing import Any
+
+from atdm.errors import UsageError
+
+COLOURS = {"plain": "0.5", "paper": "tab:orange", "blind": "tab:blue"}
+
+
+def bench_figure(rows: list[dict[str, Any]], path: Path) -> None:
+    """Save the figure, in the format of the file's ending."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("figures need matplotlib: pip install 'atdm[report]'") from None
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    time, upload = figure.subplots(1, 2)
+    for protocol, colour in COLOURS.items():
+        own = [row for row in rows if row["protocol"] == protocol]
+        agents = [row["agents"] for row in own]
+        time.plot(agents, [row["seconds"] for row in own], "o-", color=colour, label=protocol)
+        upload.plot(agents, [row["bytes_up_per_agent"] / 1000 for row in own], "o-", color=colour, label=protocol)
+        if protocol == "blind":
+            time.plot(agents, [row["floor_seconds"] for row in own], "o--", color=colour, label="floor of blind")
+            time.plot(agents, [row["setup_seconds"] for row in own], "o:", color=colour, label="key set-up of blind")
+    time.set_ylabel("seconds, all agents")
+    upload.set_ylabel("kB sent by one agent")
+    for panel in (time, upload):
+        panel.set(xscale="log", yscale="log", xlabel="agents")
+        panel.grid(True, which="major", color="0.9")
+        panel.legend(frameon=False)
+    figure.savefig(path)

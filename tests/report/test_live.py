@@ -1,0 +1,310 @@
+"""The live page's state and server: whole first, then changes; bounded; read-only; not for strangers."""
+
+import json
+import re
+import socket
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("starlette", reason="starlette is not installed: pip install 'atdm[ui]'")
+
+from atdm import events
+from atdm.cli import main, with_address
+from atdm.errors import RunAborted, UsageError
+from atdm.report import serve, site
+from atdm.report.live import MOST_LINES, LiveState
+from atdm.report.serve import Address, bind, parse_address, serving, watching
+from tests.clusters import tiny
+from tests.report.conftest import get
+from tests.transport.test_rehearse import write_tables
+
+HERE = Address("127.0.0.1", 0)
+RESULT = events.Finished(
+    status="converged", iterations=5, sums=9, agents=3, rows=100, ridge=100.0,
+    metrics={"test": {"free_run": {"r2": 0.87, "rmse": 0.29, "mape": 1.3}}},
+    model={"alpha": (0.9,), "beta": (0.1, 0.2), "gamma": (0.3, 0.4), "theta": (0.5, 0.6)},
+    seconds=1.5, notes=("a note",),
+)  # fmt: skip
+
+
+def planned(*names: str) -> events.Planned:
+    return events.Planned("blind", "order 1", names, (0,) * len(names), 60.0, 60.0)
+
+
+def fed(*happened: events.AnyEvent) -> LiveState:
+    state = LiveState()
+    for event in happened:
+        state.take(event)
+    return state
+
+
+def sections(state: LiveState):
+    return state.since(0)[1]
+
+
+RUN = (
+    planned("a", "b", "c"), events.Joined((0,)), events.Joined((0, 1)), events.Announced(0, (0, 1)),
+    events.Asked(1, "Announce", 300), events.Answered(0, "Ready", 100), events.Answered(1, "Ready", 100),
+    events.RoundDone(1, "Ready", 0.5, 200, 300), events.Asked(2, "Total", 10), events.Answered(1, "basis", 100),
+)  # fmt: skip
+
+
+def test_the_state_of_every_agent_follows_the_run() -> None:
+    found = sections(fed(*RUN))
+    assert found["names"] == ["a", "b", "c"] and found["states"] == "wax"
+    assert found["now"] == {"round": 2, "what": "basis total", "answered": 1, "of": 2}
+    assert [row["what"] for row in found["rounds"]] == ["the plan accepted, keys exchanged"]
+    done = sections(fed(*RUN, RESULT))
+    assert done["states"] == "ddx" and done["run"]["status"] == "done" and "R² 0.870" in done["run"]["text"]
+    assert done["result"]["model"] == [
+        ["lag", "α [-]", "β [K/kW]", "γ [-]", "θ [K m²/kW]"], ["t−0", "", "0.10000", "0.30000", "0.50000"],
+        ["t−1", "0.90000", "0.20000", "0.40000", "0.60000"],
+    ]  # fmt: skip
+
+
+def test_refusals_name_the_agent_and_its_reason_once() -> None:
+    found = sections(fed(*RUN, events.Refused(1, "b: too short"), events.Ignored(0, 9, "no message"),
+                         events.Aborted("agent b: too short")))  # fmt: skip
+    assert found["states"][1] == "r" and found["run"]["status"] == "aborted"
+    assert [(notice["agent"], notice["text"]) for notice in found["notices"]] == [
+        ("b", "refused: too short"), ("a", "9 bytes ignored: no message"),
+    ]  # fmt: skip
+
+
+def test_a_reader_gets_what_changed_since_it_last_looked() -> None:
+    state = fed(*RUN)
+    version, whole = state.since(0)
+    assert whole.keys() == {"run", "names", "states", "now", "rounds", "ledger", "notices", "log", "result"}
+    assert state.since(version) == (version, {})
+    state.take(events.Said("hello"))
+    assert state.since(version)[1] == {"log": ["hello"]}
+
+
+def test_ten_thousand_agents_and_a_hundred_thousand_events_take_little_time_and_room() -> None:
+    state = fed(planned(*(f"agent{i}" for i in range(10_000))), events.Announced(0, tuple(range(10_000))))
+    began = time.perf_counter()
+    for i in range(10):
+        state.take(events.Asked(i + 1, "Total", 1))
+        for agent in range(10_000):
+            state.take(events.Answered(agent, "basis", 100))
+            if agent % 100 == 0:
+                state.take(events.Said("x" * 100))
+        state.take(events.RoundDone(i + 1, "basis", 0.1, 1, 1))
+    assert time.perf_counter() - began < 5.0
+    assert len(sections(state)["log"]) == MOST_LINES
+    assert len(json.dumps(sections(state))) < 300_000
+
+
+# The server
+
+
+def changes(text: str) -> list[tuple[str, dict]]:
+    return [(kind, json.loads(data)) for kind, data in re.findall(r"event: (\w+)\ndata: (.*)\n\n", text)]
+
+
+def ask(url: str) -> socket.socket:
+    """An open stream that is read only when a test does."""
+    host, port = url.removeprefix("http://").strip("/").split(":")
+    stream = socket.create_connection((host, int(port)), timeout=20)
+    stream.sendall(f"GET /events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    return stream
+
+
+def read_until(stream: socket.socket, mark: bytes) -> bytes:
+    found = b""
+    while mark not in found:
+        part = stream.recv(65536)
+        assert part, found[-500:]
+        found += part
+    return found
+
+
+def url_said(said: list[str]) -> str:
+    return re.search(r"http://\S+", said[0])[0]
+
+
+def test_a_browser_that_comes_late_gets_everything_and_then_changes() -> None:
+    state, said = fed(*RUN), []
+    with serving(state, HERE, said.append), ask(url_said(said)) as stream:
+        first = read_until(stream, b'"log"').decode()
+        assert '"states": "wax"' in first and '"names": ["a", "b", "c"]' in first
+        state.take(events.Answered(0, "basis", 100))
+        then = read_until(stream, b'"aax"').decode()
+        assert '"names"' not in then and '"rounds"' not in then
+        state.take(RESULT)
+        read_until(stream, b'"done"')
+    # the server has said goodbye
+
+
+def test_a_browser_that_stops_reading_holds_nothing_and_does_not_hold_up_the_run() -> None:
+    state, said = fed(*RUN), []
+    with serving(state, HERE, said.append), ask(url_said(said)) as stream:
+        began = time.perf_counter()
+        for i in range(60_000):
+            state.take(events.Said(f"{i} {'x' * 200}"))  # 12 MB
+            if i % 20_000 == 0:
+                time.sleep(2 * site.EVERY)
+        assert time.perf_counter() - began < 10
+        assert len(read_until(stream, b"59999 ")) < 1_000_000
+
+
+def test_leaving_tells_browsers_that_the_command_has_ended() -> None:
+    said: list[str] = []
+    with serving(fed(*RUN, RESULT), HERE, said.append):
+        stream = ask(url_said(said))
+    with stream:
+        assert b"event: gone" in read_until(stream, b"gone")
+
+
+HEADERS = ("content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy", "cache-control",
+           "cross-origin-opener-policy", "cross-origin-resource-policy")  # fmt: skip
+
+
+def test_every_answer_forbids_what_it_does_not_need() -> None:
+    said: list[str] = []
+    with serving(fed(), HERE, said.append) as live:
+        url = url_said(said)
+        assert get(f"{url}report.html").status == 404
+        live.report = "<h1>report</h1>"
+        for path, status in (("", 200), ("report.html", 200), ("nowhere", 404)):
+            answer = get(url + path)
+            assert answer.status == status and set(HEADERS) <= answer.headers.keys()
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            assert "unsafe-eval" not in answer.headers["content-security-policy"]
+            assert answer.headers["cache-control"] == "no-store" and "server" not in answer.headers
+        page = get(url)
+        assert "unsafe-inline" not in page.headers["content-security-policy"]
+        assert not re.search(r"""(?:src|href|url\()\s*=?\s*["']?\s*(?:https?:)?//""", page.text)
+
+
+def test_nothing_can_be_changed_through_it() -> None:
+    said: list[str] = []
+    with serving(fed(), HERE, said.append):
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            for path in ("", "events", "report.html"):
+                assert get(url_said(said) + path, method).status == 405
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil", ""])
+def test_another_sites_name_pointed_here_is_refused(host: str) -> None:
+    said: list[str] = []
+    with serving(fed(), HERE, said.append):
+        for path in ("", "events", "report.html"):
+            assert get(url_said(said) + path, Host=host).status == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9000", "127.0.0.1:9000", "[::1]:9000"])
+def test_a_tunnel_from_another_port_is_not(host: str) -> None:
+    said: list[str] = []
+    with serving(fed(), HERE, said.append):
+        assert get(url_said(said), Host=host).status == 200
+
+
+def test_an_address_that_others_can_reach_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Address, "loopback", False)  # as it would be for 0.0.0.0
+    said: list[str] = []
+    with serving(fed(), HERE, said.append) as live:
+        live.report = "<h1>report</h1>"
+        (line,) = said
+        bare, token = re.search(r"(http://\S+/)\?token=(\S{40,})$", line).groups()
+        for path in ("", "events", "report.html", "nowhere", "?token=", "?token=" + token[:-1], "events?token=wrong"):
+            assert get(bare + path).status == 403
+            assert get(bare + path, Cookie="atdm=wrong").status == 403
+        entered = get(f"{bare}?token={token}")
+        assert entered.status == 303 and entered.headers["location"] == "/"
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=lax" in cookie and token in cookie
+        assert get(f"{bare}?token={token}", Host="evil.example").status == 421
+        page = get(bare, Cookie=f"atdm={token}")
+        assert page.status == 200 and token not in page.text
+        assert get(f"{bare}report.html", Cookie=f"atdm={token}").status == 200
+    second: list[str] = []
+    with serving(fed(), HERE, second.append):
+        assert token not in second[0], "every run has its own"
+
+
+def test_the_token_is_asked_for_wherever_the_address_is_not_this_machine_alone() -> None:
+    assert all(parse_address(text).loopback for text in ("127.0.0.1:1", "localhost:1", "[::1]:1", "127.8.8.8:1"))
+    assert not any(parse_address(text).loopback for text in ("0.0.0.0:1", "[::]:1", "192.168.1.5:1", "host.example:1"))
+    assert parse_address("[::1]:8765").url() == "http://[::1]:8765/"
+    assert socket.gethostname().lower() in parse_address("0.0.0.0:1").url()
+
+
+@pytest.mark.parametrize("text", ["", "8765", "localhost", "127.0.0.1:", ":8765", "127.0.0.1:x", "a:70000", "a:-1"])
+def test_a_bad_address_is_one_line_with_the_way_out(text: str) -> None:
+    with pytest.raises(UsageError, match="write HOST:PORT, such as 127.0.0.1:8765"):
+        parse_address(text)
+
+
+def test_an_address_that_cannot_be_had_ends_the_command_before_anybody_is_asked(tmp_path, monkeypatch, capsys) -> None:
+    zones, weather = write_tables(tiny(1, agents=3, rows=40), tmp_path)
+    with bind(HERE) as taken:
+        busy = f"127.0.0.1:{taken.getsockname()[1]}"
+        for address, why in ((busy, "in use"), ("host.invalid:8765", "choose another"), ("nonsense:x", "HOST:PORT")):
+            for words in (
+                ["aggregator", "--identity", "x", "--roster", "y", "--weather", weather, "--nats", "tls://x:1"],
+                ["rehearse", zones, weather, "--least-agents", "3"],
+            ):
+                monkeypatch.setattr(sys, "argv", ["atdm", *map(str, words), "--ui", address])
+                with pytest.raises(SystemExit) as ended:
+                    main()
+                said = capsys.readouterr().err.strip().splitlines()
+                assert ended.value.code == 2 and len(said) == 1 and why in said[0]
+
+
+def test_a_bare_ui_means_the_usual_address() -> None:
+    assert with_address(["rehearse", "z", "w", "--ui"]) == ["rehearse", "z", "w", "--ui=127.0.0.1:8765"]
+    assert with_address(["rehearse", "--ui", "z", "w"]) == ["rehearse", "--ui=127.0.0.1:8765", "z", "w"]
+    assert with_address(["aggregator", "--ui", "--json"]) == ["aggregator", "--ui=127.0.0.1:8765", "--json"]
+    given = ["aggregator", "--ui", "0.0.0.0:80", "--json"]
+    assert with_address(given) == given
+
+
+# What a command does with it
+
+
+def test_the_page_stays_for_as_long_as_asked_and_the_file_keeps_every_event(tmp_path) -> None:
+    said: list[str] = []
+    file = tmp_path / "events.jsonl"
+    began = time.monotonic()
+    with watching("127.0.0.1:0", 0.3, file, said.append) as watch:
+        for event in (*RUN, RESULT):
+            watch.report(event)
+        watch.written("<p>report</p>", tmp_path / "report.html")
+    assert 0.3 <= time.monotonic() - began < 10
+    assert said[-1] == "done; the live page stays for 0.3 s"
+    assert [events.from_line(line) for line in file.read_bytes().splitlines()] == [*RUN, RESULT]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_that_failed_can_still_be_looked_at_unless_it_was_stopped_by_hand(stopped: bool) -> None:
+    said: list[str] = []
+    with pytest.raises(RunAborted), watching("127.0.0.1:0", 0.1, None, said.append) as watch:
+        if stopped:
+            watch.report(events.Aborted("stopped", stopped=True))
+        raise RunAborted("no answer from zone03")
+    expected = [] if stopped else ["ended without a result (no answer from zone03); the live page stays for 0.1 s"]
+    assert said[1:] == expected and watch.state.ended
+
+
+def test_a_full_disk_ends_the_file_and_not_the_run(tmp_path) -> None:
+    class Full:
+        def write(self, _: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+    said: list[str] = []
+    with watching(None, None, tmp_path / "events.jsonl", said.append) as watch:
+        watch.file = Full()
+        watch.report(events.Said("one"))
+        watch.report(events.Said("two"))
+    assert said == ["no more events are written: No space left on device"]
+
+
+def test_without_the_extra_the_way_out_is_said(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(UsageError, match=r"pip install 'atdm\[ui\]'"), serving(LiveState(), HERE, print):
+        pass
+    assert serve.DEFAULT == "127.0.0.1:8765"
