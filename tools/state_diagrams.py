@@ -18,6 +18,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.aggregator import State as AggregatorState
 from atdm.protocol.blind import BlindPart, Phase
 from atdm.protocol.messages import Announce
+from atdm.protocol.observe import Phase as ObservePhase
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 STYLE = """
@@ -70,6 +71,7 @@ NEXT_PHASE: dict[str, tuple[str, ...]] = {
     "choice": ("scalars", "flags", "release"),
     "release": (),
 }
+NEXT_OBSERVE_PHASE: dict[str, tuple[str, ...]] = {"offer": ("show", "done"), "show": ("done",)}
 BOX = (104, 38)
 
 Point = tuple[float, float]
@@ -195,6 +197,13 @@ def opened() -> str:
     return diagram("Phases of a running agent of moments and paper", (640, 300), places, edges, bends)
 
 
+def observed() -> str:
+    places = {"offer": (130, 120), "show": (470, 120), "done": (470, 240)}
+    words = {"show": "Total of the offers", "done": "Finished"}
+    edges = [(a, b, words[b]) for a, targets in NEXT_OBSERVE_PHASE.items() for b in targets]
+    return diagram("Phases of a running agent that is observed", (640, 290), places, edges, {})
+
+
 def check_tables() -> None:
     """The figures show every state and phase there is."""
     for role, states in (("agent", AgentState), ("aggregator", AggregatorState)):
@@ -203,12 +212,15 @@ def check_tables() -> None:
             sys.exit(f"states of the {role} and of its figure differ: {drawn ^ set(states)}")
     if list(NEXT_PHASE) != [str(phase) for phase in Phase] or not set(BlindPart.AFTER) <= set(Phase):
         sys.exit("phases of blind and of its figure differ")
+    if list(NEXT_OBSERVE_PHASE) != [str(phase) for phase in ObservePhase]:
+        sys.exit("phases of an observation and of its figure differ")
 
 
 def figures() -> dict[str, str]:
     """File name → content."""
     check_tables()
-    each = {"agent": agent(), "aggregator": aggregator(), "blind": blind(), "opened": opened()}
+    each = {"agent": agent(), "aggregator": aggregator(), "blind": blind(), "opened": opened(),
+            "observe": observed()}  # fmt: skip
     return {f"states-{name}.svg": content for name, content in each.items()}
 
 

@@ -6,6 +6,7 @@ from atdm.data import Cluster, load_sample, read_cluster
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.diagnostics import diagnose
 from atdm.model import Model
+from atdm.observe import Observation, observe
 from atdm.protocol.rules import Rules
 from atdm.run import Cost, Fit, fit
 from atdm.use.flexibility import flexibility
@@ -15,6 +16,7 @@ from atdm.use.select import select
 __version__ = "0.1.0"
 
 __all__ = [
-    "AtdmError", "Cluster", "Cost", "DataError", "Finding", "Fit", "Model", "PeerError", "Rules", "RunAborted",
-    "UsageError", "audit", "diagnose", "fit", "flexibility", "forecast", "load_sample", "read_cluster", "select",
+    "AtdmError", "Cluster", "Cost", "DataError", "Finding", "Fit", "Model", "Observation", "PeerError", "Rules",
+    "RunAborted", "UsageError", "audit", "diagnose", "fit", "flexibility", "forecast", "load_sample", "observe",
+    "read_cluster", "select",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
 from atdm.events import Said
 from atdm.kernel.descent import Status
+from atdm.observe import BACK
 from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
@@ -36,7 +37,13 @@ from atdm.report.reproduce_page import html_page
 from atdm.report.serve import DEFAULT as PAGE
 from atdm.report.serve import Watch, watching
 from atdm.report.text import quality_table, summary
-from atdm.report.use_text import diagnostics_text, flexibility_table, forecast_table, selection_table
+from atdm.report.use_text import (
+    diagnostics_text,
+    flexibility_table,
+    forecast_table,
+    observation_text,
+    selection_table,
+)  # fmt: skip
 from atdm.run import without_nan
 from atdm.transport import enrolment
 from atdm.use.bench import bench as run_bench
@@ -44,7 +51,17 @@ from atdm.use.bench import parse_sizes
 from atdm.use.compare import compare as compare_protocols
 from atdm.use.compare import parse_protocols
 from atdm.use.forecast import trained
-from atdm.use.series import parse_initial, parse_list, parse_range, read_future, read_series
+from atdm.use.series import (
+    parse_initial,
+    parse_list,
+    parse_range,
+    read_future,
+    read_observed,
+    read_series,
+    with_rows,
+)  # fmt: skip
+from atdm.watch import Seeing, parse_end
+from atdm.watch import observe as observe_rows
 
 app = typer.Typer(
     help="Learn the aggregate thermal model of a building cluster without anyone seeing any building's data.",
@@ -242,6 +259,9 @@ def forecast(
     truth: Annotated[
         Path | None, typer.Option(help="Table of time, aggregate_temp_c: judge the forecast, and start from it.")
     ] = None,
+    observed: Annotated[
+        Path | None, typer.Option(help="observed.csv of atdm observe: go on from its last M rows; no --initial needed.")
+    ] = None,
     start: Start = None,
     horizon: Annotated[str | None, typer.Option(help="How far to forecast, e.g. 7d; all rows if not given.")] = None,
     timezone: Timezone = None,
@@ -254,6 +274,7 @@ def forecast(
         read_future(weather, timezone=timezone), parse_initial(initial) if initial else None,
         truth=read_series(truth, "aggregate_temp_c", timezone=timezone) if truth else None,
         start=start, horizon=duration(horizon) if horizon else None,
+        observed=read_observed(observed, timezone=timezone) if observed else None,
     )  # fmt: skip
     if output is not None:
         write_file(output, found.table.to_csv())
@@ -530,13 +551,18 @@ def agent(
     quantum: Annotated[float | None, typer.Option(help="Step of the sensor in °C, if not to be found out.")] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
+    rows_per_day: Annotated[int, typer.Option(help="Most rows of a day shown to `atdm observe`; 0: none.")] = 96,
+    days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which it may be observed.")] = 92,
     timezone: Timezone = None,
     sort: Sort = False,
     delimiter: Delimiter = ",",
     decimal: Decimal = ".",
 ) -> None:
     """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
-    rules = atdm.Rules(dither=dither, quantum=quantum, least_agents=least_agents, colluders=colluders)
+    rules = atdm.Rules(
+        dither=dither, quantum=quantum, least_agents=least_agents, colluders=colluders, rows_per_day=rows_per_day,
+        days_after_fit=days_after_fit,
+    )  # fmt: skip
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     files = deploy.agent_files(identity, data, state)
     deploy.serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
@@ -598,6 +624,37 @@ def aggregator(
 
 
 @app.command()
+def observe(
+    model: Annotated[Path, typer.Argument(help="model.json of a blind fit by `atdm aggregator`.")],
+    identity: Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
+    roster: Roster,
+    nats: Servers,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Table that grows; observed.csv beside the model by default.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Last time stamp; the last that is over if not given.")] = None,
+    back: Annotated[str, typer.Option(help="How long rows are asked for again that somebody could not give.")] = BACK,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
+    settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
+    wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = 300.0,
+    deadline: Annotated[float, typer.Option(help="Seconds for agents to answer a message.")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Ask the agents of a fit for the aggregate state and load of the rows since."""
+    target = model.with_name("observed.csv") if output is None else output
+    if target.exists():
+        read_observed(target)  # a table that cannot grow is refused before any row is asked for
+
+    def keep(found: atdm.Observation) -> None:
+        write_file(target, with_rows(target, found.table).to_csv())
+        show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
+
+    post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
+    seeing = Seeing(back=duration(back), until=parse_end(end), follow=follow, settle=settle)
+    observe_rows(post, atdm.Model.load(model), log_line, keep, seeing)
+
+
+@app.command()
 def rehearse(
     zones: Zones,
     weather: Weather,
@@ -612,6 +669,7 @@ def rehearse(
     dither: Dither = 0.1,
     least_agents: LeastAgents = 10,
     minimum_norm: MinimumNorm = False,
+    observe: Annotated[int, typer.Option(help="Keep so many last rows out of the fit, then observe them.")] = 0,
     ui: Ui = None,
     linger: Linger = None,
     by: By = "zone",
@@ -628,7 +686,7 @@ def rehearse(
             cluster, weather, protocol.value, watch.say, report=watch.report,
             declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
             rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
-            order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
+            observe=observe, order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
             minimum_norm=minimum_norm,
         )  # fmt: skip
         if output is not None:

@@ -9,8 +9,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO
@@ -20,16 +20,16 @@ import numpy as np
 import pandas as pd
 
 from atdm.crypto.keys import digest
-from atdm.data import read_cluster
 from atdm.data.clock import commonest_step, duration, season_steps
-from atdm.data.tables import Format, read_weather, weather_faults
+from atdm.data.tables import Format, faults, read_weather, read_zones, weather_faults, zone_faults
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.events import Aborted, Feed, Finished, Joined, Planned, Report, unseen
+from atdm.observe import Observation, collect_observation
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
-from atdm.protocol.plan import Candidate, Plan
+from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
@@ -79,6 +79,7 @@ def seat_agent(
     declared: Format | None = None,
     signed_weather: Path | None = None,
     host: Host | None = None,
+    say: Say = lambda _: None,
 ) -> Seat:
     """Check everything that can be checked before anything is sent."""
     declared = Format() if declared is None else declared
@@ -104,6 +105,7 @@ def seat_agent(
             random_bytes=os.urandom,
             store=Disk(state / "journal"),
             host=host,
+            renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
         )
     except BaseException:
         held.close()
@@ -112,17 +114,30 @@ def seat_agent(
 
 
 def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
-    """The readings in one agent's own file, under the rules every file is read by."""
-    cluster = read_cluster(
-        data, weather, timezone=declared.timezone, sort=declared.sort, delimiter=declared.delimiter,
-        decimal=declared.decimal,
-    )  # fmt: skip
-    if cluster.agents != (name,):
-        found = ", ".join(cluster.agents[:3])
+    """The readings in one agent's own file, under the rules every file is read by. Those later than the weather are for
+    observations; up to its end a row without weather serves nobody."""
+    zones, sky = read_zones(data, declared), read_weather(weather, declared)
+    if tuple(zones.agents) != (name,):
+        found = ", ".join(zones.agents[:3])
         raise DataError(f"{data}: holds readings of {found}; this identity is {name}'s: give its own file alone")
+    known, last = zones.readings, sky.readings.index[-1]
+    until = replace(zones, readings=known[known["time"] <= last]) if (known["time"] <= last).any() else zones
+    for fault in chain(faults(until, sky), zone_faults(zones)):
+        raise DataError(fault.text)
+    weathered = known["time"].isin(sky.readings.dropna().index) | (known["time"] > last)
+    rows = known[weathered].dropna()
     return Readings(
-        seconds(cluster.time), cluster.temperature[name].to_numpy(float), cluster.load[name].to_numpy(float)
+        seconds(pd.DatetimeIndex(rows["time"])), rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float)
     )
+
+
+def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say) -> Readings:
+    """The file as it is now. What is wrong with it is for the agent's own eyes: it may quote a reading."""
+    try:
+        return read_own(data, weather, name, declared)
+    except DataError as error:
+        say(f"{name}: {error}")
+        raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
 
 def weather_from(path: Path, declared: Format | None = None) -> Weather:
@@ -162,7 +177,7 @@ def serve_files(
         host, seats = Host(), []
         for file in files:
             seat = seat_agent(
-                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host
+                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host, say=say
             )
             held.callback(seat.close)
             agent = seat.agent
@@ -222,7 +237,7 @@ def describe(data: bytes) -> str:
         kind = str(message["type"])
         detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
         if kind == "Announce":
-            detail = describe_plan(msgspec.convert(message["plan"], Plan))
+            detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
         elif kind in ("Abort", "Refuse"):
             detail = f"({message['reason']})"
     except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
@@ -230,13 +245,13 @@ def describe(data: bytes) -> str:
     return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: AnyPlan) -> str:
     first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+    if isinstance(plan, ObservePlan):
+        return f"(observation of fit {plan.fit[:4].hex()}, {rows})"
     others = f" and {len(plan.candidates) - 1} other candidates" if plan.candidates else ""
-    return (
-        f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}{others}, {plan.length} rows "
-        f"from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC)"
-    )
+    return f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}{others}, {rows})"
 
 
 # Aggregator
@@ -288,8 +303,8 @@ def plan_from(
     sky = weather_from(weather, declared)
     stamps = timestamps(sky.time)
     step = pd.Timedelta(seconds=commonest_step(np.diff(sky.time)))
-    first = stamps[0] if start is None else _stamp(start, declared, "--start")
-    last = stamps[-1] if end is None else _stamp(end, declared, "--end")
+    first = stamps[0] if start is None else parse_stamp(start, declared, "--start")
+    last = stamps[-1] if end is None else parse_stamp(end, declared, "--end")
     if not stamps[0] <= first < last <= stamps[-1]:
         raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
     return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
@@ -306,7 +321,7 @@ def several(
     return choosing(plan, candidates, int(duration(horizon) // step), int(duration(every) // step))
 
 
-def _stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
+def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
     try:
         time = pd.Timestamp(text)
         return time.tz_convert("UTC") if time.tzinfo else time.tz_localize(declared.timezone or "UTC").tz_convert("UTC")
@@ -337,10 +352,12 @@ class Conductor:
     """One run as the aggregator sees it: messages in and out of the role, by the clock."""
 
     def __init__(
-        self, post: Post, door: Door, roster: Roster, plan: Plan, weather: Weather, say: Say, report: Report = unseen
-    ) -> None:
+        self, post: Post, door: Door, roster: Roster, plan: AnyPlan, weather: Weather, say: Say,
+        report: Report = unseen, cohorts: set[int] | None = None,  # None: those that are complete in time
+    ) -> None:  # fmt: skip
         self.post, self.roster, self.plan, self.weather, self.say = post, roster, plan, weather, say
         self.report, self.feed = report, Feed(report)
+        self.cohorts = cohorts
         self.stopped = False  # by whoever runs this process
         self.hub = Hub(door, roster.authority, os.urandom(STREAM_BYTES), self._limit)
         self.role: Aggregator | None = None
@@ -353,6 +370,27 @@ class Conductor:
         return 2 * ((desk.largest() if desk is not None else 0) + OVERHEAD)
 
     async def run(self) -> Deployed:
+        """A fit."""
+        role, ended = await self._carry()
+        if role.run is None or role.desk is None or role.desk.outcome is None:
+            raise RunAborted("the run ended without a result")
+        plan, outcome = role.run.plan, role.desk.outcome
+        fit = collect(
+            plan, outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
+            cost=self._cost(outcome.sums, ended), notes=warnings_of(plan, outcome, len(role.members)), run=role.run,
+        )  # fmt: skip
+        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
+        self.report(finished(fit))
+        return Deployed(fit, tuple(rounds.tolist()))
+
+    async def observe(self) -> Observation:
+        role, _ = await self._carry()
+        if role.run is None:
+            raise RunAborted("the run ended without a result")
+        return collect_observation(role.desk, role.run.observation, role.notebook.rows())
+
+    async def _carry(self) -> tuple[Aggregator, float]:
+        """The role after its run, and when that was over."""
         try:
             role = self.role = await self._gather()
         except asyncio.CancelledError:
@@ -368,29 +406,24 @@ class Conductor:
             await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
         await self._farewell()
-        if role.state is not State.DONE or role.desk is None or role.desk.outcome is None:
+        if role.state is not State.DONE:
             raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
-        fit = collect(
-            self.plan, role.desk.outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
-            cost=self._cost(role.desk.outcome.sums, ended),
-            notes=warnings_of(self.plan, role.desk.outcome, len(role.members)),
-        )  # fmt: skip
-        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
-        self.report(finished(fit))
-        return Deployed(fit, tuple(rounds.tolist()))
+        return role, ended
 
     async def _gather(self) -> Aggregator:
-        """Wait for everybody; when the time is over, go on with the cohorts that are complete."""
-        wanted = {member.identity.hex() for member in self.roster.members}
+        """Wait for everybody; when the time is over, go on with the cohorts that are complete, if any will do."""
+        members = [m for m in self.roster.members if self.cohorts is None or m.cohort in self.cohorts]
+        wanted = {member.identity.hex() for member in members}
         self._report_plan()
         self.say(f"waiting for {len(wanted)} agents")
-        await self.hub.gather(wanted, self.post.wait, self._joined)
-        missing = [m for m in self.roster.members if m.identity.hex() not in self.hub.present]
-        cohorts = {m.cohort for m in self.roster.members} - {m.cohort for m in missing}
-        if not cohorts:
+        await self.hub.gather(wanted, self.post.wait, lambda n: self._joined(n, len(wanted)))
+        missing = [m for m in members if m.identity.hex() not in self.hub.present]
+        cohorts = {m.cohort for m in members} - {m.cohort for m in missing}
+        if not cohorts or self.cohorts not in (None, cohorts):
+            why = "no cohort is complete without them" if self.cohorts is None else "the fit was made with them"
             raise RunAborted(
-                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and no cohort is "
-                "complete without them: start these agents, or wait longer"
+                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and {why}: "
+                "start these agents, or wait longer"
             )
         if missing:
             self.say(f"going on without the cohorts of {_listed([m.name for m in missing])}")
@@ -404,8 +437,8 @@ class Conductor:
         words = describe_plan(self.plan).strip("()")
         self.report(Planned(self.plan.protocol, words, names, cohorts, self.post.wait, self.post.deadline))
 
-    def _joined(self, count: int) -> None:
-        self.say(f"joined {count} of {len(self.roster)} agents")
+    def _joined(self, count: int, wanted: int) -> None:
+        self.say(f"joined {count} of {wanted} agents")
         present = (i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present)
         self.report(Joined(tuple(present)))
 

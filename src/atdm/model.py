@@ -16,7 +16,27 @@ from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 
 SCHEMA = "atdm-model/1"
+RUN_BYTES = 32  # of the id of a run
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The run that released a model: what agents need to know to be observed between fits. Nothing of it is secret."""
+
+    run: bytes  # its id
+    cohorts: tuple[int, ...]  # who took part
+    end: pd.Timestamp  # last row of its window
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"run": self.run.hex(), "cohorts": list(self.cohorts), "end": self.end.isoformat()}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "Origin":
+        run, end = bytes.fromhex(saved["run"]), pd.Timestamp(saved["end"]).tz_convert("UTC")
+        if len(run) != RUN_BYTES or pd.isna(end):
+            raise ValueError("no origin of a model")
+        return cls(run=run, cohorts=tuple(int(cohort) for cohort in saved["cohorts"]), end=end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,6 +47,7 @@ class Model:
     step: pd.Timedelta
     timezone: str  # the clock whose midnight starts the season
     training: Training | None = None  # what forecasts' bands and flexibility's limits need to know of the training data
+    origin: Origin | None = None  # where its agents still exist
 
     @property
     def alpha(self) -> FloatArray:
@@ -114,6 +135,8 @@ class Model:
         }
         if self.training is not None:
             document["training"] = self.training.as_dict()
+        if self.origin is not None:
+            document["origin"] = self.origin.as_dict()
         lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -137,6 +160,7 @@ class Model:
                 step=pd.Timedelta(seconds=document["step_seconds"]),
                 timezone=str(document["timezone"]),
                 training=Training.from_dict(document["training"]) if "training" in document else None,
+                origin=Origin.from_dict(document["origin"]) if "origin" in document else None,
             )
             zone(model.timezone)
             m1, sizes = model.order + 1, [len(model.beta), len(model.gamma), len(model.theta)]

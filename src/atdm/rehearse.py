@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ from atdm.data.tables import Format
 from atdm.deploy import Deployed, Say, describe_plan, plan_from, read_own, weather_from
 from atdm.errors import RunAborted, UsageError
 from atdm.events import Report, from_line, unseen
+from atdm.model import Model
+from atdm.observe import collect_observation, observe_plan
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Plan, ProtocolName
+from atdm.protocol.readings import Readings, timestamps, window
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import SHARED_HOST_ABOVE, Cost, collect
 from atdm.transport import local
@@ -60,6 +64,7 @@ class Rehearsal:
     in_process: dict[str, Any]
     files: dict[str, bytes]
     processes: int
+    observed: dict[str, Any] | None = None  # what `atdm observe` printed, beside what one process observes
 
     @property
     def identical(self) -> bool:
@@ -85,6 +90,7 @@ class Rehearsal:
                 "model": self.in_process["model"],
                 "cost": self.in_process["cost"],
             },
+            **({"observed": self.observed} if self.observed is not None else {}),
         }
 
 
@@ -139,6 +145,13 @@ class Stage:
             *(["--minimum-norm"] if plan.minimum_norm else []), "--write-anyway", "--events", str(self.events),
         ]  # fmt: skip
 
+    def observer_command(self, url: str, model: Path, rows: int, step_seconds: int, end: pd.Timestamp) -> list[str]:
+        return [
+            *_program("observe"), str(model), "--identity", str(self.keys / "aggregator"), "--roster", str(self.roster),
+            "--nats", url, "--json", "--wait", repr(WAIT), "--deadline", repr(WAIT), "--end", end.isoformat(),
+            "--back", f"{rows * step_seconds}s",
+        ]  # fmt: skip
+
     def _weather(self) -> list[str]:
         d = self.declared
         zone = ["--timezone", d.timezone] if d.timezone is not None else []
@@ -156,50 +169,88 @@ def rehearse(
     rules: Rules | None = None,
     agents_per_process: int = AGENTS_PER_PROCESS,
     report: Report = unseen,
+    observe: int = 0,
     **options: Any,
 ) -> Rehearsal:
-    """Enrol, start everything, fit, compare, and take everything down again, however it ends."""
+    """Enrol, start everything, fit, compare, and take everything down again, however it ends.
+
+    observe: rows at the end that come into the agents' files after the fit, and are observed then.
+    """
     if agents_per_process < 1:
         raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
     if protocol == "plain":
         raise UsageError("--protocol plain: agents do not offer it; choose blind, moments or paper")
+    if not 0 <= observe < len(cluster.time) - 1 or (observe and protocol != "blind"):
+        raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
     rules = Rules() if rules is None else rules
     check_agents(len(cluster.agents), protocol, rules)
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")
-        stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules)
-        plan = plan_of(stage, cluster, protocol, **options)
+        stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules, later=observe)
+        plan = plan_of(stage, cluster, protocol, later=observe, **options)
         say(f"plan {describe_plan(plan)}")
         groups = [cluster.agents[i : i + agents_per_process] for i in range(0, len(cluster.agents), agents_per_process)]
         with stage.server() as server, running(stage, groups, server.url) as agents:
             say(f"NATS server on {server.url}, {len(groups)} processes with up to {agents_per_process} agents each")
-            deployed = _run_aggregator(stage, server.url, plan, agents, report)
+            out = stage.folder / "out"
+            deployed = _run_aggregator(stage, stage.aggregator_command(server.url, plan, out), agents, report)
+            seen = None
+            if observe:
+                say(f"{observe} rows more, observed")
+                write_data(stage, cluster)
+                command = stage.observer_command(
+                    server.url, out / "model.json", observe, plan.step_seconds, cluster.time[-1]
+                )
+                seen = _run_aggregator(stage, command, agents, unseen)
         say("the same in one process")
-        alone = _in_process_apart(stage, plan)
-        out = stage.folder / "out"
+        alone = _in_process_apart(stage, plan, observe)
         files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
-        return Rehearsal(deployed, alone, files, len(groups) + 2)
+        observed = None if seen is None else compare_observed(seen, alone["observed"])
+        return Rehearsal(deployed, alone, files, len(groups) + 2, observed)
 
 
-def set_up(folder: Path, cluster: Cluster, weather: Path, declared: Format, rules: Rules) -> Stage:
-    """Keys, roster, server configuration and data files, as the parties would have them."""
+def compare_observed(seen: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
+    """What was observed over NATS, beside one process with the same keys and beside Σ ξ_i x_i of the bare readings."""
+    state = np.array([row["aggregate_temp_c"] for row in seen["rows"]])
+    bare = np.array([alone["bare"][row["time"]] for row in seen["rows"]])
+    return {
+        **seen,
+        "identical": seen["rows"] == alone["rows"],
+        "difference_c": float(np.abs(state - bare).max()) if len(state) else None,  # rounding and dither [K]
+    }
+
+
+def set_up(
+    folder: Path, cluster: Cluster, weather: Path, declared: Format, rules: Rules, later: int = 0
+) -> Stage:  # fmt: skip
+    """Keys, roster, server configuration and data files, as the parties would have them; later: rows not there yet."""
     stage = Stage(folder, cluster.agents, weather.resolve(), declared, rules)
     create_authority(stage.keys, os.urandom, rehearsal=True)
     create_aggregator(stage.keys, os.urandom, rehearsal=True)
     (folder / "data").mkdir()
     for name in cluster.agents:
         create_agent(stage.keys, name, os.urandom, owner=str(cluster.owner[name]))
-        table = pd.DataFrame({
-            "time": cluster.time, "agent": name, "building": str(cluster.owner[name]),
-            "indoor_temp_c": cluster.temperature[name].to_numpy(), "load_kw": cluster.load[name].to_numpy(),
-        })  # fmt: skip
-        table.to_parquet(stage.data(name))
+    write_data(stage, cluster, later)
     create_roster(stage.keys, stage.roster, ["127.0.0.1", "localhost"])
     return stage
 
 
-def plan_of(stage: Stage, cluster: Cluster, protocol: ProtocolName, **options: Any) -> Plan:
-    start, end = cluster.time[0].isoformat(), cluster.time[-1].isoformat()
+def write_data(stage: Stage, cluster: Cluster, later: int = 0) -> None:
+    """Every agent's own file; it appears whole, because the agent may be reading it."""
+    rows = slice(0, len(cluster.time) - later)
+    for name in cluster.agents:
+        table = pd.DataFrame({
+            "time": cluster.time[rows], "agent": name, "building": str(cluster.owner[name]),
+            "indoor_temp_c": cluster.temperature[name].to_numpy()[rows],
+            "load_kw": cluster.load[name].to_numpy()[rows],
+        })  # fmt: skip
+        unfinished = stage.data(name).with_suffix(".partial")
+        table.to_parquet(unfinished)
+        unfinished.replace(stage.data(name))
+
+
+def plan_of(stage: Stage, cluster: Cluster, protocol: ProtocolName, later: int = 0, **options: Any) -> Plan:
+    start, end = cluster.time[0].isoformat(), cluster.time[-1 - later].isoformat()
     plan, _ = plan_from(stage.weather, protocol, declared=stage.declared, start=start, end=end, **options)
     return plan
 
@@ -239,9 +290,8 @@ def stop(processes: Sequence["subprocess.Popen[bytes]"], patience: float = 10.0)
 
 
 def _run_aggregator(
-    stage: Stage, url: str, plan: Plan, agents: Sequence["subprocess.Popen[bytes]"], report: Report
+    stage: Stage, command: Sequence[str], agents: Sequence["subprocess.Popen[bytes]"], report: Report
 ) -> dict[str, Any]:
-    command = stage.aggregator_command(url, plan, stage.folder / "out")
     with (stage.folder / "aggregator.log").open("wb") as errors:
         aggregator = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment(),
@@ -288,12 +338,12 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
-def _in_process_apart(stage: Stage, plan: Plan) -> dict[str, Any]:
+def _in_process_apart(stage: Stage, plan: Plan, observe: int) -> dict[str, Any]:
     """In a process of its own, so that it computes with as many threads as the agents did."""
     task = {
         "folder": str(stage.folder), "names": stage.names, "weather": str(stage.weather),
         "declared": asdict(stage.declared), "rules": asdict(stage.rules),
-        "plan": msgspec.json.encode(plan).decode(),
+        "plan": msgspec.json.encode(plan).decode(), "observe": observe,
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "atdm.rehearse"], input=json.dumps(task).encode(), capture_output=True,
@@ -308,22 +358,32 @@ def _in_process_apart(stage: Stage, plan: Plan) -> dict[str, Any]:
 
 def in_process(stage: Stage, plan: Plan) -> Deployed:
     """The same parties with the same keys and files, as objects of one process."""
+    return _parties(stage, plan)[0]
+
+
+def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregator]:
+    """A fit, and the parties after it; agents know the rows up to its end, and read on when asked for more."""
     weather = weather_from(stage.weather, stage.declared)
     keys = {name: read_agent(stage.identity(name)) for name in stage.names}
     pinned = next(iter(keys.values())).pinned
     roster = read_roster(stage.roster, pinned.authority)
     shared = Host() if len(roster) > SHARED_HOST_ABOVE else None
+    own = {
+        member.name: read_own(stage.data(member.name), stage.weather, member.name, stage.declared)
+        for member in roster.members
+    }
     agents = [
         Agent(
             identity=keys[member.name].identity,
             secret=keys[member.name].secret,
             roster=roster,
             authority=pinned.authority,
-            readings=read_own(stage.data(member.name), stage.weather, member.name, stage.declared),
+            readings=_until(own[member.name], int(window(plan)[-1])),
             weather=weather,
             rules=stage.rules,
             random_bytes=os.urandom,
             host=shared,
+            renew=partial(own.__getitem__, member.name),
         )
         for member in roster.members
     ]
@@ -341,8 +401,32 @@ def in_process(stage: Stage, plan: Plan) -> Deployed:
         rounds=sorted(traffic.messages_up)[len(agents) // 2],
         sums=role.desk.outcome.sums,
     )
-    fit = collect(plan, role.desk.outcome, weather, agents=len(agents), ledger=role.notebook.rows(), cost=cost)
-    return Deployed(fit, ())
+    ledger = role.notebook.rows()
+    fit = collect(plan, role.desk.outcome, weather, agents=len(agents), ledger=ledger, cost=cost, run=role.run)
+    return Deployed(fit, ()), agents, role
+
+
+def _until(readings: Readings, end: int) -> Readings:
+    known = readings.time <= end
+    return Readings(readings.time[known], readings.temperature[known], readings.load[known])
+
+
+def _observed_in_process(model: Model, agents: Sequence[Agent], fitted: Aggregator, rows: int) -> dict[str, Any]:
+    """The rows after the fit, observed; and Σ ξ_i x_i of the readings as they are, which only a simulation can know."""
+    if fitted.run is None or model.origin is None:
+        raise RunAborted("the run ended without a result")
+    plan = observe_plan(model, model.origin.end + rows * model.step)
+    cohorts = {member.cohort for member in fitted.members}
+    weather = agents[0].own.weather
+    role = Aggregator(plan=plan, roster=agents[0].roster, cohorts=cohorts, weather=weather, attempt=1)
+    local.run(role, agents)
+    found = collect_observation(role.desk, plan, role.notebook.rows())
+    time = found.table.index
+    state = np.zeros(len(time))
+    for agent in agents:
+        own = pd.Series(agent.own.readings.temperature, index=timestamps(agent.own.readings.time))
+        state += agent.weight * own.reindex(time).to_numpy()
+    return {**found.as_dict(), "bare": {row["time"]: s for row, s in zip(found.as_dict()["rows"], state, strict=True)}}
 
 
 def _scratch() -> str | None:
@@ -367,7 +451,11 @@ def _main() -> None:
     stage = Stage(
         Path(task["folder"]), tuple(task["names"]), Path(task["weather"]), Format(**task["declared"]), Rules(**rules)
     )
-    print(json.dumps(in_process(stage, msgspec.json.decode(task["plan"], type=Plan)).as_dict()))
+    done, agents, role = _parties(stage, msgspec.json.decode(task["plan"], type=Plan))
+    document = done.as_dict()
+    if task["observe"]:
+        document["observed"] = _observed_in_process(done.fit.model, agents, role, task["observe"])
+    print(json.dumps(document))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from atdm.kernel.design import Inputs, parameter_count
 from atdm.kernel.diagnostics import Diagnostics, diagnose
 from atdm.kernel.estimate import Estimate, Nonnegative
 from atdm.kernel.thermal import Metrics
-from atdm.model import Model
+from atdm.model import Model, Origin
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.choice import Scores
@@ -37,10 +37,10 @@ from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan
-from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
-from atdm.protocol.session import RandomBytes
+from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
@@ -361,7 +361,7 @@ def simulate(
     return collect(
         plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
         notes=(*cluster.notes, *warnings_of(plan, outcome, len(agents))), transcript=seen if transcript else {},
-        scores=agents[-1].scores,
+        scores=agents[-1].scores, run=None if state is None else aggregator.run,
     )  # fmt: skip
 
 
@@ -377,6 +377,7 @@ def collect(
     notes: tuple[str, ...] = (),
     transcript: dict[str, list[Seen]] | None = None,
     scores: Scores | None = None,
+    run: Run | None = None,  # where its agents go on after it
 ) -> Fit:
     """What the aggregator learned, as people use it."""
     plan = fitted_plan(plan, outcome)
@@ -385,7 +386,10 @@ def collect(
     return Fit(
         protocol=plan.protocol,
         agents=agents,
-        model=Model(coefficients=estimate.coefficients, step=step, timezone=plan.timezone),
+        model=Model(
+            coefficients=estimate.coefficients, step=step, timezone=plan.timezone,
+            origin=None if run is None or plan.protocol != "blind" else origin_of(run),
+        ),  # fmt: skip
         weights=weights,
         iterations=estimate.iterations,
         status=estimate.status,
@@ -407,6 +411,11 @@ def collect(
 def fitted_plan(plan: Plan, outcome: Outcome) -> Plan:
     """The plan with the model that was released."""
     return plan if outcome.chosen is None else plan.of(plan.candidates[outcome.chosen])
+
+
+def origin_of(run: Run) -> Origin:
+    cohorts = tuple(sorted({member.cohort for member in run.members}))
+    return Origin(run=run.id, cohorts=cohorts, end=timestamps(window(run.plan)[-1:])[0])
 
 
 def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:

@@ -18,7 +18,7 @@ from atdm.protocol.agent import State
 from atdm.protocol.basis import Basis, Totals
 from atdm.protocol.exposure import Exposure, stamps, stretches
 from atdm.protocol.messages import Abort, Ready, ToAggregator, Total, encode
-from atdm.protocol.store import MOST_ROSTERS, Memory, Snapshot, decode_snapshot, encode_snapshot
+from atdm.protocol.store import MOST_FITS, MOST_ROSTERS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
 from atdm.transport.disk import Disk, lock
 from tests.clusters import tiny
@@ -141,10 +141,20 @@ def test_an_agent_refuses_the_state_of_another() -> None:
 def test_an_agent_refuses_a_state_of_another_schema() -> None:
     here = world()
     snapshot, _ = Ram(encode_snapshot(Snapshot(b"", Memory()))).read()
-    newer = msgspec.msgpack.encode([2, *msgspec.msgpack.decode(snapshot)[1:]])
+    newer = msgspec.msgpack.encode([3, *msgspec.msgpack.decode(snapshot)[1:]])
     here.stores[0] = Ram(newer)
-    with pytest.raises(DataError, match="schema 2"):
+    with pytest.raises(DataError, match="schema 3"):
         here.agent(0)
+
+
+def test_a_state_of_schema_1_is_read_and_holds_no_fit_to_observe() -> None:
+    memory = Memory(quantum=0.05)
+    memory.exposure.release(np.arange(0, 60, 30))
+    memory.consent(Consented(run=b"run", roster=b"r", weight=0.1, step_seconds=30, end=60))
+    saved = msgspec.msgpack.decode(encode_snapshot(Snapshot(b"me", memory)))
+    del saved[1]["fits"]
+    older = decode_snapshot(msgspec.msgpack.encode([1, saved[1]])).memory
+    assert older.fits == {} and older.exposure.released.tolist() == [0, 30] and older.quantum == 0.05
 
 
 def test_an_agent_whose_store_fails_hands_out_nothing_more() -> None:
@@ -273,11 +283,13 @@ def test_a_snapshot_holds_everything_an_agent_knows() -> None:
     totals = Totals(7, np.arange(0, 90, 30), series, rng.normal(size=2), rng.normal(size=(2, 2)))
     memory = Memory(exposure, quantum=0.05)
     memory.keep(b"r", (Basis(totals, rng.normal(size=2)), Basis()))
+    memory.consent(Consented(run=b"run", roster=b"r", weight=0.03125, step_seconds=30, end=120))
     again = decode_snapshot(encode_snapshot(Snapshot(b"me", memory, b"seen", (b"reply",))))
     assert encode_snapshot(again) == encode_snapshot(Snapshot(b"me", memory, b"seen", (b"reply",)))
     np.testing.assert_array_equal(again.memory.exposure.totals, [1, 2, 2, 1, 1])
     np.testing.assert_allclose(again.memory.exposure.leverage, [0.25, 0.3125, 0.3125, 0.0625, 0.0625])
     np.testing.assert_array_equal(again.memory.basis(b"r")[0].totals.series, series)
+    assert again.memory.fits == memory.fits and again.memory.fits[b"run"].weight == 0.03125
 
 
 def test_the_oldest_basis_goes_first_and_the_account_never() -> None:
@@ -287,6 +299,13 @@ def test_the_oldest_basis_goes_first_and_the_account_never() -> None:
         memory.keep(bytes([roster]), (Basis(),))
     assert list(memory.bases) == [bytes([r]) for r in range(2, MOST_ROSTERS + 2)]
     assert len(memory.exposure.book) == MOST_ROSTERS + 2 and memory.exposure.totals.max() == MOST_ROSTERS + 2
+
+
+def test_the_weights_of_the_last_fits_are_kept() -> None:
+    memory = Memory()
+    for run in range(MOST_FITS + 2):
+        memory.consent(Consented(run=bytes([run]), roster=b"r", weight=0.5, step_seconds=1, end=0))
+    assert list(memory.fits) == [bytes([run]) for run in range(2, MOST_FITS + 2)]
 
 
 def test_nothing_of_an_agents_state_shows_in_its_repr() -> None:

@@ -5,6 +5,7 @@ Everything that leaves an agent passes `World.hand_out`, which checks what must 
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -20,7 +21,9 @@ from atdm.protocol.blind import Phase, release_layout
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.exposure import stamps
 from atdm.protocol.messages import Masked, Ready, ToAggregator
-from atdm.protocol.plan import Candidate, Plan, ProtocolName
+from atdm.protocol.observe import OUTSIDE_BASIS, Observed
+from atdm.protocol.observe import Phase as Seen
+from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan, ProtocolName
 from atdm.protocol.readings import Readings, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules
@@ -94,10 +97,11 @@ class World:
         self.agents: list[Agent | None] = [None] * len(keys)
         self.sent: dict[tuple, bytes] = {}  # agent, run, step → the one message
         self.totals_sent: dict[int, set[tuple]] = {}  # agent → messages with a total
-        self.outcomes: list[tuple[set[int], Outcome]] = []
+        self.outcomes: list[tuple[set[int], Outcome | Observed]] = []
         self.reasons: list[str] = []
         self.attempts = 0
         self.restarts = 0
+        self.renew: dict[int, Callable[[], Readings]] = {}  # agent → how it reads on
 
     def agent(self, i: int) -> Agent:
         """The running agent; built from its store where there is none."""
@@ -110,7 +114,7 @@ class World:
                 identity=self.identities[i], secret=self.secrets[i], roster=self.roster,
                 authority=self.authority.public, readings=Readings(time, *columns),
                 weather=weather_of(self.cluster), rules=self.rules, random_bytes=self.rng.randbytes,
-                store=self.stores[i],
+                store=self.stores[i], renew=self.renew.get(i),
             )  # fmt: skip
         return self.agents[i]
 
@@ -132,6 +136,12 @@ class World:
         time = seconds(self.cluster.time)[rows]
         return msgspec.structs.replace(plan, start=int(time[0]), length=len(time))
 
+    def observe_plan(self, fit: Aggregator, *, first: int = 0, length: int = 8) -> ObservePlan:
+        """Rows after a fit, `first` of them left out."""
+        plan = fit.run.plan
+        start = plan.start + (plan.length + first) * plan.step_seconds
+        return ObservePlan(fit=fit.run.id, step_seconds=plan.step_seconds, start=start, length=length)
+
     def window(self, rows: slice, cohorts: set[int] | None = None) -> Cluster:
         """The same rows as a cluster of its own, for an independent fit; all agents, or those of some cohorts."""
         c = self.cluster
@@ -140,7 +150,7 @@ class World:
         )
         return whole.select([m.name for m in self.roster.members if cohorts is None or m.cohort in cohorts])
 
-    def aggregator(self, plan: Plan, cohorts: set[int] | None = None) -> Aggregator:
+    def aggregator(self, plan: AnyPlan, cohorts: set[int] | None = None) -> Aggregator:
         everybody = {member.cohort for member in self.roster.members}
         self.attempts += 1
         self.last_plan = plan
@@ -185,8 +195,14 @@ class World:
         if message.phase == Phase.RELEASE:
             rows = (len(message.words) // WORD_BYTES - release_layout(self.last_plan, 0).words) // 2
             assert len(exposure.released) >= rows, "consent to a release left before it was booked"
+        if message.phase == Seen.SHOW:
+            last = exposure.book[-1] if exposure.book else None
+            assert last is not None and last.rank == OUTSIDE_BASIS, "a row left before it was charged"
+            assert set(stamps(last.rows).tolist()) <= set(exposure.released.tolist()), "a row left before it was booked"
 
-    def run(self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None) -> Outcome | None:
+    def run(
+        self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None
+    ) -> Outcome | Observed | None:
         """Carry messages until the run is over. chaos: share of deliveries at which something happens to an agent;
         gone: agents that do not answer any more. An agent's message stays in its queue until it was answered."""
         place = {member.name: i for i, member in enumerate(self.roster.members)}
@@ -249,18 +265,19 @@ class World:
             for i in members if to is None else (members[to],):
                 inbox[i].append(data)
 
-    def _conclude(self, aggregator: Aggregator) -> Outcome | None:
+    def _conclude(self, aggregator: Aggregator) -> Outcome | Observed | None:
         cohorts = {member.cohort for member in aggregator.members}
         assert {m for m in self.roster.members if m.cohort in cohorts} == set(aggregator.members), "a split cohort"
         if aggregator.state is State.ABORTED:
             assert aggregator.desk is None or aggregator.desk.outcome is None
+            assert getattr(aggregator.desk, "observed", None) is None
             self.reasons += aggregator.reasons
             return None
         assert aggregator.state is State.DONE and len(aggregator.members) >= self.rules.least_agents
-        outcome = aggregator.desk.outcome
+        outcome = aggregator.desk.outcome or aggregator.desk.observed
         self.outcomes.append((cohorts, outcome))
         for i, member in enumerate(self.roster.members):
-            if member.cohort in cohorts and self.last_plan.protocol == "blind":
+            if member.cohort in cohorts and self.last_plan.protocol in ("blind", "observe"):
                 assert set(outcome.time.tolist()) <= set(written(self.stores[i]).exposure.released.tolist())
         shown = [stamp for _, each in self.outcomes for stamp in each.time.tolist()]
         assert len(shown) == len(set(shown)), "a row was released twice"

@@ -21,6 +21,7 @@ from atdm.protocol import (
     desk,
     exposure,
     messages,
+    observe,
     opened,
     plan,
     readings,
@@ -32,9 +33,10 @@ from atdm.protocol import (
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind import BlindPart
+from atdm.protocol.observe import ObservePart
 from tests.clusters import tiny
 from tests.crypto import test_keys, test_prg, test_ring
-from tests.protocol import test_blind, test_choice, test_opened, test_vanishing
+from tests.protocol import test_blind, test_choice, test_observe, test_opened, test_vanishing
 from tests.protocol.world import World
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_rules, test_secrets
 from tests.reliability.places import MEMBER, Place
@@ -150,6 +152,20 @@ def next_twice() -> None:
 
 def count_twice() -> None:
     with_patch(test_bad_input.test_a_count_that_is_not_the_rosters_ends_the_run, "blind")
+
+
+def observed_twice() -> None:
+    test_observe.test_an_observation_without_a_new_row_ends_well_and_empty()
+
+
+def not_observed(number: int) -> None:
+    test = test_observe.test_an_agent_refuses_an_observation_outside_its_rules_and_says_why
+    test(*next(m for m in test.pytestmark if m.name == "parametrize").args[1][number])
+
+
+def rate(number: int) -> None:
+    test = test_observe.test_the_rate_is_the_agents_own
+    test(*next(m for m in test.pytestmark if m.name == "parametrize").args[1][number])
 
 
 IN_RANGE, AGREED = "in_range", "(check_words(words, keys) == checks).all()"
@@ -347,5 +363,59 @@ MUTANTS = (
            (Edit(Agent, "_join", "announce.attempt <= under_way.attempt", "False"),),
            partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
                    Place("running/load", "blind", MEMBER, 4)), "a late announcement is ignored"),
+    Mutant("observe once: rows shown before are not given",
+           (Edit(ObservePart, "_may_be_shown", "return unseen & within", "return within"),),
+           observed_twice, "a row was released twice"),
+    Mutant("observe booked: before the first word leaves",
+           (Edit(ObservePart, "_show", "self.own.exposure.release(rows)", "pass"),),
+           observed_twice, "a row left before it was booked"),
+    Mutant("observe charged: an observed row is one more total",
+           (Edit(ObservePart, "_show", "self.own.exposure.charge(", "(lambda *_a, **_k: None)("),),
+           observed_twice, "a row left before it was charged"),
+    Mutant("observe limits: no more totals on a row than the cap",
+           (Edit(ObservePart, "_may_be_shown", "return unseen & within", "return unseen"),),
+           test_observe.test_a_row_at_an_agents_limit_is_not_given, "a row at the limit is not given"),
+    Mutant("observe everybody: a row somebody lacks does not open",
+           (Edit(ObservePart, "_send", "words[:-1][not_given] = self._random.words(layout.words - 1, nonce)[not_given]",
+                 "pass"),),
+           test_observe.test_a_row_that_somebody_lacks_does_not_open_and_is_given_later, "such a row does not open"),
+    Mutant("observe nobody named: a row not given is random",
+           (Edit(ObservePart, "_send", "self._random.words(layout.words - 1, nonce)[not_given]", "1"),),
+           test_observe.test_offers_show_nobody_who_lacks_a_row, "offers show nobody who lacks a row"),
+    Mutant("observe masks: what leaves an agent is masked",
+           (Edit(ObservePart, "_send", "self.session.mask(words, nonce)", "pass"),),
+           test_observe.test_a_part_that_is_missing_leaves_noise, "a missing part leaves noise"),
+    Mutant("observe context: chained over the offers as received",
+           (Edit(ObservePart, "receive", 'digest("observe context", self.context, total.words)',
+                 'digest("observe context", self.context)'),),
+           partial(test_observe.test_an_agent_told_otherwise_answers_under_another_context), "another context"),
+    Mutant("observe dither: on every reading that is shown",
+           (Edit(ObservePart, "__init__", "own.rules.dither", "0.0"),),
+           test_observe.test_what_is_observed_is_dithered, "what is observed is dithered"),
+    Mutant("observe bits: sixteen, as basis totals",
+           (Edit(observe, "show_layout", "most=BASIS_BITS", "most=32"),),
+           partial(test_observe.test_the_state_has_sixteen_fractional_bits_and_no_more, 10), "sixteen and no more"),
+    Mutant("observe fit: of the same agents",
+           (Edit(Agent, "_reason_to_refuse", "and fit.roster == run_roster(announce, members)", ""),),
+           test_observe.test_a_roster_other_than_the_fits_is_refused, "another roster is refused"),
+    Mutant("observe consent: the weight of a fit that was released",
+           (Edit(BlindPart, "remember", "if self.phase is Phase.RELEASE:", "if len(self.announced.weights):"),),
+           test_observe.test_a_fit_that_broke_off_before_its_release_is_nothing_to_observe, "no weight of such a fit"),
+    Mutant("observe least agents: refused below",
+           (Edit(rules.Rules, "reason_not_to_observe", "if agents < self.least_agents:", "if False:"),),
+           partial(rate, 5), "a rule of the agent's own"),
+    Mutant("observe grid: rows that continue the fit",
+           (Edit(rules.Rules, "reason_not_to_observe",
+                 "plan.step_seconds != fit.step_seconds or (plan.start - fit.end) % fit.step_seconds", "False"),),
+           partial(not_observed, 3), "rows off the grid are refused"),
+    Mutant("observe after: rows later than the fit",
+           (Edit(rules.Rules, "reason_not_to_observe", "if plan.start <= fit.end:", "if False:"),),
+           partial(not_observed, 4), "rows of the fit are refused"),
+    Mutant("observe days: for so long after the fit",
+           (Edit(rules.Rules, "reason_not_to_observe", "if int(rows[-1]) > fit.end + self.days_after_fit * DAY:",
+                 "if False:"),), partial(rate, 3), "a rule of the agent's own"),
+    Mutant("observe rate: so many rows of a day",
+           (Edit(rules.Rules, "reason_not_to_observe", "if counts.max() > self.rows_per_day:", "if False:"),),
+           partial(rate, 0), "a rule of the agent's own"),
 )  # fmt: skip
 

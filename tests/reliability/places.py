@@ -5,6 +5,7 @@ brings it to the same place, byte for byte.
 """
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,15 +19,17 @@ from atdm.protocol.aggregator import State as AggregatorState
 from atdm.protocol.blind import BlindPart
 from atdm.protocol.desk import Outgoing
 from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregator, encode
+from atdm.protocol.observe import ObserveDesk, ObservePart
 from atdm.protocol.opened import OpenDesk, OpenPart, Sum
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import AnyPlan
 from atdm.protocol.relay import BlindDesk
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import decode_entry, encode_entry
+from atdm.run import weather_of
 from tests.clusters import tiny
 from tests.protocol.world import Ram, World, with_candidates
 
-PROTOCOLS = ("blind", "moments", "paper")
+PROTOCOLS = ("blind", "moments", "paper", "observe")
 SEED, AGENTS, ROWS = 3, 4, 60
 LEADER, MEMBER = 0, 1
 TO_AGENT = tuple(ToAgent.__args__)
@@ -62,6 +65,7 @@ class Recorder(World):
         self.stores = [Failing() for _ in self.stores]
         self.down: dict[int, list[tuple[bytes, list[bytes]]]] = {i: [] for i in range(AGENTS)}
         self.runs: list[list[tuple[int, bytes]]] = []  # per run: what reached the aggregator
+        self.roles: list[Aggregator] = []  # and its role
 
     def agent(self, i: int) -> Agent:
         fresh = self.agents[i] is None
@@ -77,19 +81,25 @@ class Recorder(World):
 
     def aggregator(self, plan, cohorts=None) -> Aggregator:
         self.runs.append([])
-        return super().aggregator(plan, cohorts)
+        self.roles.append(super().aggregator(plan, cohorts))
+        return self.roles[-1]
 
     def _to_aggregator(self, aggregator: Aggregator, sender: int, reply: bytes) -> list[Outgoing]:
         self.runs[-1].append((sender, reply))
         return super()._to_aggregator(aggregator, sender, reply)
 
-    def plans(self, protocol: str) -> list[Plan]:
+    def plans(self, protocol: str) -> Iterator[AnyPlan]:
         """Of `blind` two runs, the second over more rows, so that it extends the basis of the first, and with
-        candidates, of which it does not keep the one it starts with."""
-        if protocol != "blind":
-            return [self.plan(protocol=protocol)]
-        longer = self.plan(order=2)
-        return [self.plan(rows=slice(0, ROWS - 8)), with_candidates(longer, (2, longer.ridge), (1, longer.ridge))]
+        candidates, of which it does not keep the one it starts with; an observation goes on from a fit."""
+        if protocol == "blind":
+            yield self.plan(rows=slice(0, ROWS - 8))
+            longer = self.plan(order=2)
+            yield with_candidates(longer, (2, longer.ridge), (1, longer.ridge))
+        elif protocol == "observe":
+            yield self.plan(rows=slice(0, ROWS - 8))
+            yield self.observe_plan(self.roles[-1])
+        else:
+            yield self.plan(protocol=protocol)
 
 
 @lru_cache
@@ -114,7 +124,7 @@ class Place:
 
 def phase_of(agent: Agent) -> str:
     part = agent.part
-    if isinstance(part, BlindPart):
+    if isinstance(part, BlindPart | ObservePart):
         return f"{agent.state}/{part.phase}"
     if isinstance(part, OpenPart):
         return f"{agent.state}/{'consent' if part._seed else 'question'}"
@@ -159,7 +169,8 @@ def agent_places() -> tuple[Place, ...]:
             agent = Recorder().agent(who)
             for n, (data, _) in enumerate([*recorded(protocol).down[who], (b"", [])]):
                 name = phase_of(agent)
-                key = (name, protocol if "/" in name else "", who)
+                kind = "blind" if isinstance(agent.part, BlindPart) else protocol  # an observation begins with a fit
+                key = (name, kind if "/" in name else "", who)
                 found.setdefault(key, Place(name, protocol, who, n))
                 if data:
                     agent.receive(data)
@@ -178,12 +189,16 @@ def agent_state(place: Place) -> AgentState:
 
 @dataclass(frozen=True)
 class Desk:
-    """The aggregator stands here after so many messages of the first recorded run."""
+    """The aggregator stands here after so many messages of the first recorded run, of an observation the second."""
 
     name: str
     protocol: str
     messages: int
     refused: bool = False
+
+
+def recorded_run(protocol: str) -> int:
+    return 1 if protocol == "observe" else 0
 
 
 def desk_name(role: Aggregator) -> str:
@@ -193,13 +208,19 @@ def desk_name(role: Aggregator) -> str:
         if not isinstance(role.desk._question, Sum):
             return "running/collect"
         return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
+    if isinstance(role.desk, ObserveDesk) and role.state is AggregatorState.RUNNING:
+        return "running/offers" if role.desk._rows is None else "running/shown"
     return str(role.state)
 
 
 def seat(desk: Desk) -> Aggregator:
-    world = Recorder()
-    role = world.aggregator(world.plans(desk.protocol)[0])
-    for sender, data in recorded(desk.protocol).runs[0][: desk.messages]:
+    past, number = recorded(desk.protocol), recorded_run(desk.protocol)
+    announce = past.roles[number]._announce
+    role = Aggregator(
+        plan=announce.plan, roster=past.roster, cohorts=set(announce.cohorts), weather=weather_of(past.cluster),
+        attempt=announce.attempt,
+    )  # fmt: skip
+    for sender, data in past.runs[number][: desk.messages]:
         role.receive(sender, data)
     if desk.refused:
         role.abort("told to")
@@ -211,7 +232,7 @@ def desk_places() -> tuple[Desk, ...]:
     found: dict[tuple, Desk] = {}
     for protocol in PROTOCOLS:
         role = seat(Desk("", protocol, 0))
-        for n, (sender, data) in enumerate([*recorded(protocol).runs[0], (0, b"")]):
+        for n, (sender, data) in enumerate([*recorded(protocol).runs[recorded_run(protocol)], (0, b"")]):
             name = desk_name(role)
             found.setdefault((name, protocol if "/" in name else ""), Desk(name, protocol, n))
             if data:

@@ -20,6 +20,7 @@ HERE = "reliability/test_bad_input.py::"
 MATRIX = "reliability/test_matrix.py::"
 KEPT = "reliability/test_kept.py::"
 OPENED, BLIND, STORE = "protocol/test_opened.py::", "protocol/test_blind.py::", "protocol/test_store.py::"
+OBSERVE = "protocol/test_observe.py::"
 VANISHING, REFITS = "protocol/test_vanishing.py::", "protocol/test_refits.py::"
 DEPLOY, FRAMES, ENROL = "transport/test_deploy.py::", "transport/test_frames.py::", "transport/test_enrolment.py::"
 PERMISSIONS = "transport/test_permissions.py::"
@@ -248,6 +249,16 @@ PROTOCOL = (
         (
             BLIND + "test_an_aggregator_that_departs_from_its_part_gets_nothing",
             OPENED + "test_an_agent_shown_another_roster_or_other_keys_ends_the_run",
+        ),
+    ),
+    Row(
+        "an observation of rows somebody lacks or that were shown; of no fit, another roster, grid or rate",
+        "such a row does not open, and nobody is named; refused with the reason",
+        (
+            OBSERVE + "test_a_row_that_somebody_lacks_does_not_open_and_is_given_later",
+            OBSERVE + "test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody",
+            OBSERVE + "test_a_row_is_shown_once_by_observations_and_fits_together",
+            OBSERVE + "test_an_agent_refuses_an_observation_outside_its_rules_and_says_why",
         ),
     ),
     Row(

@@ -54,6 +54,7 @@ from tests.reliability.places import (
     read_down,
     read_up,
     recorded,
+    recorded_run,
     run_id,
     seat,
     stand,
@@ -74,6 +75,8 @@ ACCEPTED: dict[str, set[type]] = {
     "running/release": {Announce, Finished, Abort},
     "running/question": {Announce, Ask, Finished, Abort},
     "running/consent": {Announce, Receipts, Finished, Abort},
+    "running/offer": {Announce, Total, Finished, Abort},
+    "running/show": {Announce, Finished, Abort},
     "done": {Announce},
     "aborted": {Announce},
     "lost": {Announce, Keys, Secret, Total, Ask, Receipts},
@@ -85,6 +88,8 @@ TAKEN: dict[str, set[type]] = {  # by the aggregator
     "running/sum": {Masked, Refuse},
     "running/consent": {Masked, Consent, Refuse},
     "running/collect": {Answer, Refuse},
+    "running/offers": {Masked, Refuse},
+    "running/shown": {Masked, Refuse},
     "done": set(),
     "aborted": set(),
 }
@@ -241,7 +246,7 @@ def contents(role: Aggregator) -> tuple:
 
 @pytest.mark.parametrize("desk", desk_places(), ids=name_of)
 def test_the_aggregator_takes_or_ignores_every_message_in_every_state(desk: Desk) -> None:
-    steady, history = seat(desk), recorded(desk.protocol).runs[0]
+    steady, history = seat(desk), recorded(desk.protocol).runs[recorded_run(desk.protocol)]
     before = contents(steady)
     sender = history[desk.messages][0] if desk.messages < len(history) else 0
     for kind, variant in product(TO_AGGREGATOR, VARIANTS):

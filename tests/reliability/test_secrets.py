@@ -29,9 +29,12 @@ from atdm.crypto import keys, ring
 from atdm.crypto.prg import MaskSet, Stream
 from atdm.errors import AtdmError
 from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.exposure import Bookings, Charge
+from atdm.protocol.plan import ObservePlan
 from atdm.protocol.store import Entry, Snapshot
-from atdm.run import make_plan, simulate
+from atdm.run import enrol, make_plan, simulate, weather_of
+from atdm.transport import local
 from atdm.transport.enrolment import create_agent, create_aggregator, create_authority, create_roster, read_agent
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties, seeded
@@ -109,6 +112,32 @@ def test_no_key_and_no_reading_is_on_the_wire_or_in_the_log(protocol, monkeypatc
     recording.none_in("the log", caplog.text.encode())
     recording.none_in("the fit", json.dumps(fit.as_dict(), default=str).encode() + repr(fit).encode())
     recording.none_in("the model", fit.model.to_json().encode())
+
+
+def test_no_key_reading_or_weight_is_on_the_wire_of_an_observation_or_in_the_log(monkeypatch, caplog) -> None:
+    """The canaries stand in the rows that are observed."""
+    recording, wire, fitted = Recording(monkeypatch), [], 70
+    cluster = tiny(5, agents=12, rows=80)
+    temperature, load = cluster.temperature.copy(), cluster.load.copy()
+    temperature.iloc[fitted + 2, 2], load.iloc[fitted + 3, 2] = TEMPERATURE, LOAD
+    cluster = atdm.Cluster.from_frames(temperature, load, cluster.outdoor, cluster.solar, owner=cluster.owner)
+    plan = make_plan(cluster, "blind", order=1, ridge=20.0, nonnegative=False)
+    plan = msgspec.structs.replace(plan, length=fitted)
+    agents, _ = enrol(cluster, RULES, recording.random_bytes)
+    roster, weather = agents[0].roster, weather_of(cluster)
+    cohorts = {member.cohort for member in roster.members}
+    role = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather)
+    step = plan.step_seconds
+    with caplog.at_level(logging.DEBUG):
+        local.run(role, agents)
+        rows = ObservePlan(fit=role.run.id, step_seconds=step, start=plan.start + fitted * step, length=80 - fitted)
+        watching = Aggregator(plan=rows, roster=roster, cohorts=cohorts, weather=weather, attempt=1)
+        local.run(watching, agents, tap=lambda sender, receiver, data: wire.append(data))
+    assert len(watching.desk.observed.time) == 10 and len(wire) > 70
+    recording.none_in("the wire", b"\x00".join(wire))
+    recording.none_in("the log", caplog.text.encode())
+    for agent in agents:
+        assert not any(form in b"\x00".join(wire) for form in reading_forms(agent.weight)), "a weight on the wire"
 
 
 @pytest.fixture

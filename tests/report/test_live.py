@@ -154,6 +154,7 @@ def test_leaving_tells_browsers_that_the_command_has_ended() -> None:
     said: list[str] = []
     with serving(fed(*RUN, RESULT), HERE, said.append):
         stream = ask(url_said(said))
+        read_until(stream, b"event: change")  # a browser that watches, not one that is still on its way
     with stream:
         assert b"event: gone" in read_until(stream, b"gone")
 

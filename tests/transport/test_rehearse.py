@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 
 from atdm.cli import main
+from atdm.use.series import read_observed
 from tests.clusters import tiny
 from tests.transport.theatre import write_weather
 
+LATER = 8  # rows
 RELEASED = ["ledger.json", "metrics.json", "model.json", "report.html"]
 
 
@@ -48,12 +50,16 @@ def left_behind() -> list[str]:
     return found
 
 
-def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running(tmp_path, monkeypatch):
-    zones, weather = write_tables(tiny(1, agents=10, rows=100), tmp_path)
+def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running(
+    tmp_path, monkeypatch, capsys
+):
+    cluster = tiny(1, agents=10, rows=100 + LATER)
+    zones, weather = write_tables(cluster, tmp_path)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    done = atdm("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5, "--json")
+    done = atdm("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5, "--json",
+                "--observe", LATER)  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["in_process"]["identical"] is True and document["in_process"]["difference"] == 0.0
@@ -66,6 +72,28 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
     assert list(temporary.iterdir()) == []
     if sys.platform == "linux":
         assert not [line for line in left_behind() if str(temporary) in line]
+    seen = document["observed"]
+    assert len(seen["rows"]) == seen["asked"] == LATER and seen["identical"] is True
+    assert 0 < seen["difference_c"] < 5e-3  # the dither
+    observed = read_observed(tmp_path / "out" / "observed.csv")
+    assert list(observed.index) == list(cluster.time[-LATER:])
+    ahead = forecast_from(observed.iloc[:-3], weather, tmp_path, monkeypatch, capsys)
+    assert [row["time"] for row in ahead] == [t.isoformat() for t in cluster.time[-4:]]
+    assert ahead[0]["aggregate_temp_c"] == observed["aggregate_temp_c"].iloc[-4]
+
+
+def forecast_from(observed, weather: Path, folder: Path, monkeypatch, capsys) -> list[dict]:
+    """`atdm forecast --observed` for a plan of 10 kW."""
+    observed.rename_axis("time").to_csv(folder / "observed.csv")
+    time = pd.read_parquet(weather)["time"].iloc[-3:]
+    pd.DataFrame({"time": time, "load_kw": 10.0}).to_csv(folder / "plan.csv", index=False)
+    words = ["forecast", folder / "out" / "model.json", "--weather", weather, "--load", folder / "plan.csv",
+             "--observed", folder / "observed.csv", "--json"]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["atdm", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    return json.loads(capsys.readouterr().out)["trajectory"]
 
 
 def test_a_rehearsal_that_cannot_succeed_says_why_and_writes_nothing(tmp_path):
@@ -93,6 +121,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
     zones, weather = write_tables(tiny(1, agents=3, rows=40), tmp_path)
     own = ["agent", "--identity", homes / "a", "--roster", roster, "--data", zones, "--weather", weather, "--nats"]
     post = ["aggregator", "--identity", homes / "a", "--roster", roster, "--weather", weather, "--nats", "tls://x:1"]
+    watch = ["observe", tmp_path / "model.json", *post[1:5], "--nats", "tls://x:1"]
     for arguments, code, why in (
         (["enroll", "aggregator", authority], 2, "must be somebody else"),
         (["enroll", "roster", authority, "-o", roster], 2, "collect them"),
@@ -105,6 +134,11 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
         ([*post, "--ridges", "100", "--seasons", "24h,12h"], 2, "roster.json: cannot be read"),
         (post, 2, "roster.json: cannot be read"),
         (["rehearse", zones, weather, "--agents-per-process", 0], 2, "give at least 1"),
+        (["rehearse", zones, weather, "--observe", 40], 2, "give fewer rows"),
+        (["rehearse", zones, weather, "--observe", 4, "--protocol", "moments"], 2, "under blind"),
+        ([*watch, "--end", "yesterday"], 2, "write a time such as"),
+        ([*watch, "--back", "long"], 2, "long"),
+        (watch, 1, "model.json: cannot be read"),
         (["rehearse", zones, weather, "--protocol", "plain"], 2, "choose blind, moments or paper"),
     ):
         ended, said = run(*arguments)

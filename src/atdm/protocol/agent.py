@@ -36,12 +36,14 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.moments import MomentsPart
+from atdm.protocol.observe import ObservePart
 from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import Host, Own, Part
-from atdm.protocol.readings import Readings, Weather, sensor_quantum
-from atdm.protocol.roster import Roster, check_roster
+from atdm.protocol.plan import ObservePlan, Plan
+from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
+from atdm.protocol.roster import Member, Roster, check_roster
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready
+from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready, run_roster
 from atdm.protocol.store import (
     Entry,
     Memory,
@@ -55,7 +57,9 @@ from atdm.protocol.store import (
 )  # fmt: skip
 
 ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
-PARTS: dict[str, type[Part]] = {"blind": BlindPart, "moments": MomentsPart, "paper": PaperPart}
+PARTS: dict[str, type[Part]] = {
+    "blind": BlindPart, "moments": MomentsPart, "paper": PaperPart, "observe": ObservePart,
+}  # fmt: skip
 
 
 class State(StrEnum):
@@ -85,7 +89,9 @@ class Agent:
         store: Store | None = None,
         host: Host | None = None,
         keep: bool = False,
+        renew: Callable[[], Readings] | None = None,
     ) -> None:
+        """renew: the readings as they are now, for plans that reach beyond those known."""
         check_roster(roster, authority)
         self.name = roster.members[roster.index(identity.public)].name
         self.own = Own(
@@ -105,7 +111,7 @@ class Agent:
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
         self._seed = b""
-        self._store = store
+        self._store, self._renew = store, renew
         if store is not None:
             self._resume(*store.read())
 
@@ -204,25 +210,38 @@ class Agent:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._leave(State.WAITING)  # a run of which no end was heard is over when another begins
         members = self.roster.restrict(set(announce.cohorts)).members
-        reason = self._reason_to_refuse(announce, [member.identity for member in members])
+        reason = self._reason_to_refuse(announce, members)
         if reason is not None:
             return [self._refuse(reason)]
         self._announce, self._members = announce, members
+        self._read_on(announce.plan)
         self._seed = self._random_bytes(32)
         ready, self._exchange = make_ready(self._identity, announce, self._seed)
         self.state = State.JOINED
         return [ready]
 
-    def _reason_to_refuse(self, announce: Announce, identities: list[bytes]) -> str | None:
+    def _read_on(self, plan: Plan | ObservePlan) -> None:
+        """Read on where a plan asks for later rows than this agent has. Within a run its readings stay as they are."""
+        known = self.own.readings.time
+        if self._renew is not None and (len(known) == 0 or window(plan)[-1] > known[-1]):
+            self.own = replace(self.own, readings=self._renew())
+
+    def _reason_to_refuse(self, announce: Announce, members: tuple[Member, ...]) -> str | None:
         if announce.roster != self.roster.hash():
             return "the run is for another roster than this agent's: renew the roster on both sides"
         if not self.roster.has_cohorts(announce.cohorts):
             return "the announced cohorts are not cohorts of the roster, each once, in order"
-        if self._identity.public not in identities:
+        if self._identity.public not in [member.identity for member in members]:
             return "this agent's cohort is not part of the announced run"
+        if isinstance(announce.plan, ObservePlan):
+            fit = self.own.memory.fits.get(announce.plan.fit)
+            same = fit is not None and fit.roster == run_roster(announce, members)
+            return self.own.rules.reason_not_to_observe(
+                announce.plan, fit if same else None, self.own.exposure.released, len(members)
+            )
         if announce.plan.weather != self.own.weather.hash():
             return "the plan's weather is not this agent's: use the file signed by the enrolment authority"
-        return self.own.rules.reason_to_refuse(announce.plan, len(identities))
+        return self.own.rules.reason_to_refuse(announce.plan, len(members))
 
     def _agree(self, message: ToAgent) -> list[Message]:
         """(joined, Keys): check everybody's keys, make the masks, begin the protocol."""
@@ -233,7 +252,7 @@ class Agent:
             session = Session(run, run.index(self._identity.public), self._exchange, self._seed)
         except PeerError as error:
             raise RunAborted(str(error)) from None
-        self.part = PARTS[run.plan.protocol](session, self.own)
+        self.part = PARTS[run.announced.protocol](session, self.own)
         self.state = State.RUNNING
         return self.part.begin()
 

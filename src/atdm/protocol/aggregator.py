@@ -29,14 +29,17 @@ from atdm.protocol.messages import (
     one_line,
 )  # fmt: skip
 from atdm.protocol.moments import MomentsDesk
+from atdm.protocol.observe import ObserveDesk
 from atdm.protocol.paper import PaperDesk
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import AnyPlan
 from atdm.protocol.readings import Weather
 from atdm.protocol.relay import BlindDesk
 from atdm.protocol.roster import Roster
 from atdm.protocol.session import Run, agree, announce_hash, check_ready
 
-DESKS: dict[str, type[Desk]] = {"blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk}
+DESKS: dict[str, type[Desk]] = {
+    "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "observe": ObserveDesk,
+}  # fmt: skip
 
 
 class State(StrEnum):
@@ -52,7 +55,7 @@ class Aggregator:
     def __init__(
         self,
         *,
-        plan: Plan,
+        plan: AnyPlan,
         roster: Roster,
         cohorts: set[int],
         weather: Weather,
@@ -122,7 +125,7 @@ class Aggregator:
             self.run = agree(self._announce, self.members, keys)
         except PeerError as error:  # each is signed, together they are no run
             raise RunAborted(str(error)) from None
-        self.desk = DESKS[self.run.plan.protocol](self.run, self._weather, self.notebook)
+        self.desk = DESKS[self.run.announced.protocol](self.run, self._weather, self.notebook)
         self.state = State.RUNNING
         return [Outgoing(None, encode(keys)), *self.desk.begin()]
 

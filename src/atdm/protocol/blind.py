@@ -40,6 +40,7 @@ from atdm.protocol.part import Own, Part
 from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import dithered, positions, public_inputs, window
 from atdm.protocol.session import Session, sum_nonce
+from atdm.protocol.store import Consented
 from atdm.protocol.sums import BLIND_BUDGET, HALVES, RAW, Block, Layout, fixed
 
 LOAD_BOUND = 1e4  # kW of one agent
@@ -548,7 +549,13 @@ class BlindPart(Part):
     # For the next run
 
     def remember(self) -> None:
-        """Keep the totals opened in this run: the latest version, and the one that surely everybody has."""
+        """Keep the totals opened in this run: the latest version, and the one that surely everybody has; and the weight
+        in a fit that was consented to, whether or not its end was heard: the aggregator may have the model."""
+        if self.phase is Phase.RELEASE:
+            self.own.memory.consent(Consented(
+                run=self.session.run.id, roster=self.session.run.roster_hash, weight=self.weight,
+                step_seconds=self.plan.step_seconds, end=int(self.times[-1]),
+            ))  # fmt: skip
         if not self.opened:
             return
         latest, before = self.own.host.once(self.context, "totals", self._totals)

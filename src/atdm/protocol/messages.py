@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from atdm.errors import PeerError
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import AnyPlan
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -22,7 +22,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
 class Announce(Message, frozen=True):
     """The plan, for the roster with this hash, limited to these cohorts."""
 
-    plan: Plan
+    plan: AnyPlan
     roster: bytes
     cohorts: tuple[int, ...]
     attempt: int = 0  # counts up from run to run, so that a new run is told from a late copy of an old announcement

@@ -29,7 +29,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True):
     period: int  # P
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fit"):
     """What the aggregator proposes and every agent checks against its own rules."""
 
     version: int = VERSION
@@ -77,6 +77,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.length // (2 * self.every) + 1 if self.candidates else 0
 
 
+class ObservePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="observe"):
+    """Rows after a fit whose state and load the aggregator asks for; all else is fixed by the fit."""
+
+    version: int = VERSION
+    fit: bytes  # id of the run that released the model
+    step_seconds: int
+    start: int  # time stamp of the first row, seconds since 1970 UTC
+    length: int  # rows
+
+    @property
+    def protocol(self) -> Literal["observe"]:
+        return "observe"
+
+    def hash(self) -> bytes:
+        return digest("observe plan", msgspec.msgpack.encode(self))
+
+
+AnyPlan = Plan | ObservePlan
+
+
+def check_observe_plan(plan: ObservePlan) -> None:
+    """Refuse what is no observation, in one line each."""
+    if plan.version != VERSION:
+        raise UsageError(f"plan version {plan.version}, this side speaks {VERSION}: update one of them")
+    if not (plan.step_seconds >= 1 and 1 <= plan.length <= MOST_ROWS):
+        raise UsageError(f"{plan.length} rows every {plan.step_seconds} s: observe between 1 and {MOST_ROWS} rows")
+    if abs(plan.start) + plan.length * plan.step_seconds >= 2**53:
+        raise UsageError("an observation off the calendar: give rows after the fit")
+
+
 def check_plan(plan: Plan) -> None:
     """Refuse options outside their meaning, in one line each."""
 
@@ -89,8 +119,6 @@ def check_plan(plan: Plan) -> None:
         need(model.order >= 1, f"order {model.order}: give an order of at least 1")
         need(math.isfinite(model.ridge) and model.ridge >= 0, f"ridge {model.ridge}: give a finite number ≥ 0")
         need(model.period >= 1, "season must be at least one step")
-        need(plan.length > model.order, f"window of {plan.length} rows for order {model.order}: give a longer window")
-        need(model.period <= plan.length, f"season of {model.period} steps in {plan.length} rows: give a longer window")
     need(plan.step_seconds >= 1, "step must be at least one second")
     need(0 < plan.train < 1, f"train {plan.train}: give a share between 0 and 1, such as 0.75")
     need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
@@ -98,7 +126,7 @@ def check_plan(plan: Plan) -> None:
     need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
     end = abs(plan.start) + plan.length * plan.step_seconds
     need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
-    size = parameter_count(*plan.widest())
+    size = max(parameter_count(model.order, model.period) for model in (plan.model, *plan.candidates))
     need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     check_candidates(plan)
     if plan.nonnegative == "exact" and plan.protocol == "paper":

@@ -10,7 +10,7 @@ from atdm.crypto.prg import Stream, nonce
 from atdm.data.clock import MONDAY, phase
 from atdm.errors import DataError, PeerError
 from atdm.kernel.design import FloatArray, Inputs, IntArray
-from atdm.protocol.plan import Plan, train_rows
+from atdm.protocol.plan import AnyPlan, Plan, train_rows
 
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
 MONDAY_SECONDS = int(MONDAY.timestamp())
@@ -51,7 +51,7 @@ def timestamps(time: IntArray) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(pd.to_datetime(time, unit="s", utc=True), name="time")
 
 
-def window(plan: Plan) -> IntArray:
+def window(plan: AnyPlan) -> IntArray:
     """All time stamps of the plan's window, gaps included."""
     return plan.start + plan.step_seconds * np.arange(plan.length, dtype=np.int64)
 

@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from atdm.errors import UsageError
-from atdm.kernel.design import parameter_count
-from atdm.protocol.plan import LEAST_AGENTS, Plan, check_plan
+from atdm.kernel.design import IntArray, parameter_count
+from atdm.protocol.plan import LEAST_AGENTS, ObservePlan, Plan, check_observe_plan, check_plan
+from atdm.protocol.readings import window
+from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # `blind` warns below
+DAY = 86400  # s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,8 @@ class Rules:
     order: int = 4  # largest M accepted
     season_hours: tuple[float, float] = (1.0, 168.0)
     rows_per_parameter: float = 5.0  # rows of the window for each parameter of the model, at least
+    rows_per_day: int = 96  # most rows of a day (UTC) shown, for an observation: finer ones show single switchings
+    days_after_fit: int = 92  # for which its weights serve observations; after that the agent wants a new fit
 
     def __post_init__(self) -> None:
         if self.least_agents < LEAST_AGENTS:
@@ -32,6 +39,8 @@ class Rules:
             raise UsageError("rules out of range: leverage in (0, 1], totals ≥ 1, agents_per_total ≥ 1")
         if not (self.colluders >= 0 and self.dither >= 0):
             raise UsageError("rules out of range: colluders ≥ 0, dither ≥ 0")
+        if not (self.rows_per_day >= 0 and self.days_after_fit >= 0):
+            raise UsageError("rules out of range: rows_per_day ≥ 0, days_after_fit ≥ 0 (0: no observation)")
 
     def totals_cap(self, agents: int) -> int:
         """min((K − c)/3, 14): far fewer sums than unknown series, so that the sums do not determine them."""
@@ -63,6 +72,32 @@ class Rules:
         needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
         if plan.length < needed:
             return f"a window of {plan.length} rows is too short, this agent asks for {needed:g} or more"
+        return None
+
+    def reason_not_to_observe(
+        self, plan: ObservePlan, fit: Consented | None, shown: IntArray, agents: int
+    ) -> str | None:
+        """Why these rows are not to be observed; fit: the one the plan names, if this agent took part in it with the
+        same others; shown: rows of any time whose state and load were released."""
+        try:
+            check_observe_plan(plan)
+        except UsageError as error:
+            return str(error)
+        if fit is None:
+            return "this agent has no weight of that fit with these agents: observe their last fit, or fit again"
+        if agents < self.least_agents:
+            return f"{agents} agents take part, this agent asks for at least {self.least_agents} to be observed"
+        rows = window(plan)
+        if plan.step_seconds != fit.step_seconds or (plan.start - fit.end) % fit.step_seconds:
+            return f"the rows are not those of the fit's {fit.step_seconds} s grid: observe rows that continue the fit"
+        if plan.start <= fit.end:
+            return "rows of the fit's own window are not observed: ask for rows after it"
+        if int(rows[-1]) > fit.end + self.days_after_fit * DAY:
+            return f"rows more than {self.days_after_fit} days after the fit: fit again, then observe that fit"
+        same_days = shown[np.isin(shown // DAY, rows // DAY)]
+        _, counts = np.unique(np.union1d(same_days, rows) // DAY, return_counts=True)
+        if counts.max() > self.rows_per_day:
+            return f"more than {self.rows_per_day} rows of a day would be shown: observe a fit with a longer step"
         return None
 
 

@@ -16,7 +16,7 @@ from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
 from atdm.crypto.ring import FloatArray, UInt64Array
 from atdm.errors import PeerError
 from atdm.protocol.messages import Announce, Keys, Ready, encode
-from atdm.protocol.plan import VERSION, Plan
+from atdm.protocol.plan import VERSION, AnyPlan, ObservePlan, Plan
 from atdm.protocol.roster import Member
 from atdm.protocol.sums import Layout
 
@@ -27,11 +27,24 @@ RandomBytes = Callable[[int], bytes]
 class Run:
     """What everybody in a run agrees on."""
 
-    plan: Plan
+    announced: AnyPlan
     members: tuple[Member, ...]
     keys: Keys
     id: bytes
     roster_hash: bytes
+
+    @property
+    def plan(self) -> Plan:
+        """Of a fit."""
+        if not isinstance(self.announced, Plan):
+            raise PeerError("an observation where a fit was expected: ignored")
+        return self.announced
+
+    @property
+    def observation(self) -> ObservePlan:
+        if not isinstance(self.announced, ObservePlan):
+            raise PeerError("a fit where an observation was expected: ignored")
+        return self.announced
 
     @property
     def agents(self) -> int:
@@ -83,9 +96,14 @@ def agree(announce: Announce, members: tuple[Member, ...], keys: Keys) -> Run:
     for i, member in enumerate(members):
         ready = Ready(nonce=fresh[i], exchange=public[i], signature=keys.signatures[64 * i : 64 * i + 64])
         check_ready(member, announce, ready)
-    roster_hash = digest("run roster", announce.roster, *(member.identity for member in members))
+    roster_hash = run_roster(announce, members)
     run_id = digest("run", VERSION, announce.plan.hash(), roster_hash, keys.nonces, keys.exchange)
-    return Run(plan=announce.plan, members=members, keys=keys, id=run_id, roster_hash=roster_hash)
+    return Run(announced=announce.plan, members=members, keys=keys, id=run_id, roster_hash=roster_hash)
+
+
+def run_roster(announce: Announce, members: tuple[Member, ...]) -> bytes:
+    """Names those in a run: the enrolled roster, and who of it takes part."""
+    return digest("run roster", announce.roster, *(member.identity for member in members))
 
 
 class Session:
@@ -126,7 +144,7 @@ class Session:
             run_id=run.id,
             ids=(run.members[self.index].identity, run.members[peer].identity),
             roster=run.roster_hash,
-            config=run.plan.hash(),
+            config=run.announced.hash(),
         )
 
     def receipts(self, peer: int, sender: int) -> Tagger:

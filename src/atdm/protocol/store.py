@@ -1,6 +1,6 @@
 """What an agent must not forget, and the order in which it is written down. No files here: see transport/disk.py.
 
-    snapshot   the account of exposure, the bases of its rosters, the last message and its answer
+    snapshot   the account of exposure, the bases of its rosters, its weights, the last message and its answer
     entries    one for each message accepted since: the message, the hash of its answer, what it added to the account
 
 Rule 1: an entry is written before the answer it belongs to is handed out. A message without an entry had no answer.
@@ -23,9 +23,11 @@ from atdm.protocol.basis import EMPTY, Basis, Kept, Totals
 from atdm.protocol.exposure import Bookings, Charge, Exposure
 from atdm.protocol.readings import LEAST_QUANTUM
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, 2)  # 1 had no fits: what they would be needed for is refused until the next one
 T = TypeVar("T", bound=msgspec.Struct)
 MOST_ROSTERS = 4  # whose bases an agent keeps; the oldest goes first, the account of exposure never
+MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 
 
 class Store(ABC):
@@ -44,6 +46,19 @@ class Store(ABC):
         """One more entry: all or nothing."""
 
 
+class Consented(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A fit to whose release this agent sent its part, and its own weight in it."""
+
+    run: bytes
+    roster: bytes  # hash of those in the run
+    weight: float  # ξ_i
+    step_seconds: int
+    end: int  # last time stamp of its window
+
+    def __repr__(self) -> str:
+        return f"Consented(run {self.run[:4].hex()}…)"
+
+
 @dataclass(slots=True, repr=False)
 class Memory:
     """What an agent carries from one run to the next."""
@@ -51,6 +66,7 @@ class Memory:
     exposure: Exposure = field(default_factory=Exposure)
     bases: dict[bytes, Kept] = field(default_factory=dict)  # by the hash of the roster, oldest use first
     quantum: float = LEAST_QUANTUM  # °C, of the sensor as first found: it scales the dither, which must never change
+    fits: dict[bytes, Consented] = field(default_factory=dict)  # by run, oldest first: what may be observed
 
     def __repr__(self) -> str:
         return f"Memory({len(self.exposure.book)} totals, {len(self.bases)} bases)"
@@ -63,6 +79,11 @@ class Memory:
         self.bases[roster] = basis
         while len(self.bases) > MOST_ROSTERS:
             del self.bases[next(iter(self.bases))]
+
+    def consent(self, fit: Consented) -> None:
+        self.fits[fit.run] = fit
+        while len(self.fits) > MOST_FITS:
+            del self.fits[next(iter(self.fits))]
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,6 +118,7 @@ class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     released: bytes
     book: tuple[Charge, ...]
     bases: tuple[tuple[bytes, tuple[_Basis, ...]], ...]
+    fits: tuple[Consented, ...] = ()
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +153,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         released=_ints(exposure.released),
         book=tuple(exposure.book),
         bases=tuple((roster, tuple(_pack(basis) for basis in kept)) for roster, kept in memory.bases.items()),
+        fits=tuple(memory.fits.values()),
     )
     return _enclose(body)
 
@@ -151,7 +174,8 @@ def _restored(saved: _Snapshot) -> Snapshot:
         book=list(saved.book),
     )
     bases = {roster: tuple(_unpack(basis) for basis in kept) for roster, kept in saved.bases}
-    return Snapshot(saved.identity, Memory(exposure, bases, saved.quantum), saved.seen, saved.replies)
+    memory = Memory(exposure, bases, saved.quantum, {fit.run: fit for fit in saved.fits})
+    return Snapshot(saved.identity, memory, saved.seen, saved.replies)
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -169,7 +193,7 @@ def _enclose(body: msgspec.Struct) -> bytes:
 def _disclose(data: bytes, kind: type[T]) -> T:
     try:
         envelope = msgspec.msgpack.decode(data, type=_Envelope)
-        if envelope.schema != SCHEMA:
+        if envelope.schema not in READABLE:
             raise DataError(
                 f"the agent's state is of schema {envelope.schema}, this version reads {SCHEMA}: use the version that "
                 "wrote it; a state that is left behind leaves its account of what was seen behind"

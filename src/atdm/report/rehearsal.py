@@ -31,5 +31,11 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
         f"{cost['bytes_up_per_agent'] / 1000:.0f} kB up and {cost['bytes_down_per_agent'] / 1000:.0f} kB down per "
         f"agent; {cost['seconds']:.1f} s, key set-up {cost['setup_seconds']:.1f} s"
     )
+    seen = []
+    if done.observed is not None:
+        o = done.observed
+        same = "the same to the last bit in one process" if o["identical"] else "not the same in one process"
+        off = "none" if o["difference_c"] is None else f"within {o['difference_c']:.1e} K of Σ ξ_i x_i without dither"
+        seen = [Text(f"observed {len(o['rows'])} of {o['asked']} rows after the fit: {same}, {off}")]
     notes = [Text(f"note: {note}", style="yellow") for note in deployed["notes"]]
-    return Group(table, Text(), Text(verdict(done), style="bold"), Text(took), *notes)
+    return Group(table, Text(), Text(verdict(done), style="bold"), Text(took), *seen, *notes)

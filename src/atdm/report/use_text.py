@@ -1,5 +1,6 @@
 """What the commands that use a model print: diagnostics, selection, forecast, flexibility and drift."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from atdm.data.clock import spell
 from atdm.kernel.diagnostics import Diagnostics
+from atdm.observe import Observation
 from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility
 from atdm.use.forecast import Forecast
@@ -79,6 +81,16 @@ def forecast_table(found: Forecast) -> RenderableType:
             shares = ", ".join(f"{level} % bands hold {share:.1%}" for level, share in found.coverage[kind].items())
             parts.append(Text(f"{words}: {shares} of the points"))
     return Group(*parts, *_warnings(found.notes))
+
+
+def observation_text(found: Observation, path: Path) -> str:
+    if not len(found.table):
+        return f"no new row of the {found.asked} asked for: each was shown before, or somebody has no reading yet"
+    last = found.table.iloc[-1]
+    return (
+        f"{len(found.table)} new rows of the {found.asked} asked for, up to {_when(found.table.index[-1])} UTC: "
+        f"{last['aggregate_temp_c']:.2f} °C, {last['load_kw']:.2f} kW; in {path}"
+    )
 
 
 def flexibility_table(found: Flexibility) -> RenderableType:

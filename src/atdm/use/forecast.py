@@ -18,7 +18,7 @@ from atdm.kernel.design import FloatArray, Inputs, IntArray
 from atdm.kernel.thermal import Coefficients
 from atdm.model import Model
 from atdm.run import Fit
-from atdm.use.series import initial_values, span
+from atdm.use.series import continued, initial_values, span
 
 LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
 HORIZONS = ("1h", "6h", "24h", "7d")
@@ -74,6 +74,7 @@ def forecast(
     truth: pd.Series | None = None,
     start: str | None = None,
     horizon: pd.Timedelta | None = None,
+    observed: pd.DataFrame | None = None,
     paths: int = PATHS,
     seed: int = 0,
 ) -> Forecast:
@@ -82,8 +83,13 @@ def forecast(
     load: planned heating power of the cluster [kW]; weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time.
     initial: the first M temperatures, or a series holding them; by default those of `truth`.
     truth: the aggregate temperature as it was [°C]; where it reaches back a season, seasonal-naive is judged too.
+    observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the run goes on from its last M rows.
     """
     used = trained(model) if isinstance(model, Fit) else model
+    if observed is not None:
+        if not isinstance(load, pd.Series) or initial is not None or start is not None:
+            raise UsageError("with observed rows give the load by time, and neither initial values nor a start")
+        load, initial, start = continued(used, observed, load)
     frame = span(used, weather, load if isinstance(load, pd.Series) else None, start, horizon)
     time = pd.DatetimeIndex(frame.index, name="time")
     first = initial_values(used, initial if initial is not None else truth, time)

@@ -74,6 +74,28 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
     return np.asarray(given, dtype=float)
 
 
+def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
+    """What `atdm observe` wrote: aggregate_temp_c [°C] and load_kw [kW] of the cluster, by time."""
+    return pd.concat([read_series(path, name, timezone=timezone) for name in ("aggregate_temp_c", "load_kw")], axis=1)
+
+
+def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
+    """The table of a file, if there is one, and new rows. A row is released once, so none is replaced."""
+    if not Path(path).exists():
+        return new
+    old = read_observed(path)
+    return pd.concat([old, new[~new.index.isin(old.index)]]).sort_index().rename_axis("time")
+
+
+def continued(model: Model, observed: pd.DataFrame, plan: pd.Series) -> tuple[pd.Series, pd.Series, str]:
+    """How a run goes on from the last M rows observed: their load and then the plan's, their state, and the start."""
+    last = observed.dropna().iloc[-model.order :]
+    if len(last) < model.order or (last.index[1:] - last.index[:-1] != model.step).any():
+        raise DataError(f"the last {model.order} rows observed are not {spell(model.step)} apart: observe the others")
+    load = pd.concat([last["load_kw"], plan[plan.index > last.index[-1]]])
+    return load, last["aggregate_temp_c"], last.index[0].isoformat()
+
+
 def parse_initial(text: str) -> list[float] | pd.Series:
     """What --initial says: numbers such as 19.2,19.3, or a table of time, aggregate_temp_c."""
     try:
