@@ -161,9 +161,11 @@ class BlindPart(Part):
 
     def _start(self, group: bytes) -> list[Message]:
         run = self.session.run
+        self.session.forget_pairs()
         self._veil = Stream(derive(group, "veil", run.id, run.roster_hash))
         self._checks = Stream(derive(group, "mac", run.id, run.roster_hash))
-        self.times = window(self.plan)
+        self._group = digest("group", group)  # tells agents of one host apart that were sealed different secrets
+        self.times = self.own.host.once(self.context, "times", lambda: window(self.plan))
         missing = positions(self.readings.time, self.times) < 0
         released = positions(self.own.exposure.released, self.times) >= 0
         stored = offer(self.own.memory.basis(run.roster_hash))
@@ -178,7 +180,10 @@ class BlindPart(Part):
         words = layout.encode(values)
         self._nonce = sum_nonce(self.context, phase, layout)
         if phase is not Phase.RELEASE:
-            self._keys = self._checks.words(CHECK_WORDS * len(words), self._nonce).reshape(CHECK_WORDS, -1)
+            self._keys = self.own.host.once(
+                self._nonce + self._group, "check keys",
+                lambda: self._checks.words(CHECK_WORDS * len(words), self._nonce).reshape(CHECK_WORDS, -1),
+            )  # fmt: skip
             words = np.append(words, ring.check_words(words, self._keys))
             if self.session.leads:
                 self._veil.add(words, self._nonce)
@@ -204,7 +209,7 @@ class BlindPart(Part):
         if self.phase is Phase.RELEASE:
             expect(message, Finished)
             self.finished = True
-            del self._veil, self._checks, self._keys
+            del self._veil, self._checks, self._keys, self._group
             return []
         total = expect(message, Total)
         if total.step != self.step:
@@ -237,7 +242,7 @@ class BlindPart(Part):
 
     def _after_rows(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("scalars", values["missing"], "missing")
-        self.kept: IntArray = self.times[values["missing"] == 0]
+        self.kept: IntArray = self.own.host.once(self.context, "kept", lambda: self.times[values["missing"] == 0])
         self.fresh = values["released"][values["missing"] == 0] == 0  # rows whose h and s nobody was shown before
         if len(self.kept) <= self.plan.order:
             raise RunAborted(f"only {len(self.kept)} rows have readings from every agent: choose another window")
@@ -274,7 +279,6 @@ class BlindPart(Part):
 
         self.span, self.inputs = self.own.host.once(self.context, "design", public)
         design = self.span.design
-        self.lags = self.x[design.lagged]
         projected = design.projected_lags(self.x)
         self.own_gram = projected @ projected.T
 
@@ -380,7 +384,7 @@ class BlindPart(Part):
         found, error, trials = self.own.host.once(self.context, "descent", self._descend)
         a = np.concatenate([[1.0], -found.alpha])
         nu, weight = found.objectives[-1], float(self.directions @ found.weights)
-        r = nu - float(a @ (self.lags @ error)) - ridge * weight
+        r = nu - float(a @ (self.x[self.span.design.lagged] @ error)) - ridge * weight
         r_scaled = r / (nu * self.scale * math.sqrt(self.agents))
         size = float(a @ self.own_gram @ a)  # ‖Z_i‖²
         diagonal = ridge * self._diagonal_share()

@@ -147,6 +147,10 @@ class Session:
             config=run.announced.hash(),
         )
 
+    def forget_pairs(self) -> None:
+        """Where only masks follow, the pair keys they were made from need not stay in memory."""
+        self._pairs = {}
+
     def receipts(self, peer: int, sender: int) -> Tagger:
         """For receipts of opened sums between this agent and a neighbour: one key for each direction."""
         if (peer, sender) not in self._receipts:

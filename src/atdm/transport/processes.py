@@ -4,12 +4,17 @@ Masks are not made faster by threads (the cipher holds the interpreter lock), he
 the first message, so that none of them holds another's masks. Messages cross pipes as bytes, never as objects.
 """
 
+import contextlib
 import multiprocessing
+import os
 import resource
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from time import perf_counter
+from typing import cast
 
 import msgspec
 
@@ -20,13 +25,14 @@ from atdm.transport.local import Progress, Traffic, received
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[int, bytes])
 _answers = msgspec.msgpack.Decoder(list[tuple[int, list[bytes], float]])
-_END = -2  # instead of a receiver
+BATCH = 64  # agents whose answers go through a pipe together
+MEMORY_EVERY = 0.2  # s between two looks at how much memory is held, at least
 
 
 def run(
     aggregator: Aggregator, agents: Sequence[Agent], processes: int, progress: Progress | None = None
 ) -> tuple[Traffic, float]:
-    """Carry messages until the run is done; also the largest memory of all processes together.  [MB]"""
+    """Carry messages until the run is done; also the most memory that all processes together held.  [MB]"""
     context = multiprocessing.get_context("fork")
     n = len(agents)
     shares = [range(n * p // processes, n * (p + 1) // processes) for p in range(processes)]
@@ -37,9 +43,10 @@ def run(
         workers[-1].start()
         there.close()
         pipes.append(here)
+    memory = Memory([worker.pid or 0 for worker in workers])
     try:
-        traffic = _carry(aggregator, pipes, shares, n, progress)
-        peaks = [_finish(pipe) for pipe in pipes]
+        with memory:
+            traffic = _carry(aggregator, pipes, shares, n, progress)
     except EOFError:
         raise RunAborted("a process with agents ended early: is there enough memory?") from None
     finally:
@@ -50,7 +57,38 @@ def run(
             worker.kill()
     if aggregator.state is not State.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
-    return traffic, sum(peaks) + peak_memory()
+    return traffic, memory.peak
+
+
+class Memory:
+    """Watches how much memory this process and others hold together, pages they share counted once (Linux)."""
+
+    def __init__(self, others: Sequence[int]) -> None:
+        self.peak = 0.0  # MB
+        self._files = [Path(f"/proc/{pid}/smaps_rollup") for pid in (os.getpid(), *others)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            began = perf_counter()
+            with contextlib.suppress(OSError):  # a process has ended
+                self.peak = max(self.peak, sum(map(_proportional, self._files)))
+            if self._stop.wait(max(MEMORY_EVERY, 50 * (perf_counter() - began))):
+                return
+
+
+def _proportional(file: Path) -> float:
+    """A process's resident memory, each page divided by the number of processes that share it.  [MB]"""
+    line = next(line for line in file.read_text().splitlines() if line.startswith("Pss:"))
+    return int(line.split()[1]) / 1024
 
 
 def at_once(work: Callable[[], float], processes: int) -> float:
@@ -76,21 +114,28 @@ def peak_memory() -> float:
 
 def _serve(pipe: Connection, agents: Sequence[Agent], share: range) -> None:
     while True:
-        to, data = _decoder.decode(pipe.recv_bytes())
-        if to == _END:
-            pipe.send_bytes(_encoder.encode(peak_memory()))
+        try:
+            to, data = _decoder.decode(pipe.recv_bytes())
+        except EOFError:
             return
-        answers = []
-        for i in share if to < 0 else (to,):
-            start = perf_counter()
-            replies = received(agents[i], data)
-            answers.append((i, replies, perf_counter() - start))
-        pipe.send_bytes(_encoder.encode(answers))
+        asked = share if to < 0 else range(to, to + 1)
+        for first in asked[::BATCH]:  # so that answers do not pile up
+            answers = []
+            for i in range(first, min(first + BATCH, asked.stop)):
+                start = perf_counter()
+                replies = received(agents[i], data)
+                answers.append((i, replies, perf_counter() - start))
+            pipe.send_bytes(_encoder.encode(answers))
 
 
-def _finish(pipe: Connection) -> float:
-    pipe.send_bytes(_encoder.encode((_END, b"")))
-    return msgspec.msgpack.decode(pipe.recv_bytes(), type=float)
+def _as_they_come(waiting: dict[Connection, int]) -> Iterator[list[tuple[int, list[bytes], float]]]:
+    """Answers of as many agents as each pipe has to give."""
+    while waiting:
+        for pipe in wait(list(waiting)):
+            answers = _answers.decode(cast(Connection, pipe).recv_bytes())
+            waiting[cast(Connection, pipe)] -= len(answers)
+            yield answers
+        waiting = {pipe: left for pipe, left in waiting.items() if left}
 
 
 def _carry(
@@ -102,12 +147,12 @@ def _carry(
     while inbox:
         to, data = inbox.popleft()
         packet = _encoder.encode((-1 if to is None else to, data))
-        asked = [pipe for pipe, share in zip(pipes, shares, strict=True) if to is None or to in share]
-        for pipe in asked:
+        asked = [(p, len(s) if to is None else 1) for p, s in zip(pipes, shares, strict=True) if to is None or to in s]
+        for pipe, _ in asked:
             pipe.send_bytes(packet)
         keys_made = aggregator.state is State.RUNNING and traffic.setup_seconds == 0.0
-        for pipe in asked:
-            for i, replies, spent in _answers.decode(pipe.recv_bytes()):
+        for answers in _as_they_come(dict(asked)):
+            for i, replies, spent in answers:
                 traffic.bytes_down[i] += len(data)
                 traffic.seconds[i] += spent
                 for reply in replies:
