@@ -209,7 +209,7 @@ class Agent:
         if under_way is not None and announce.attempt <= under_way.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._leave(State.WAITING)  # a run of which no end was heard is over when another begins
-        members = self.roster.restrict(set(announce.cohorts)).members
+        members = self.roster.restrict(frozenset(announce.cohorts)).members
         reason = self._reason_to_refuse(announce, members)
         if reason is not None:
             return [self._refuse(reason)]
@@ -231,7 +231,7 @@ class Agent:
             return "the run is for another roster than this agent's: renew the roster on both sides"
         if not self.roster.has_cohorts(announce.cohorts):
             return "the announced cohorts are not cohorts of the roster, each once, in order"
-        if self._identity.public not in [member.identity for member in members]:
+        if all(member.identity != self._identity.public for member in members):
             return "this agent's cohort is not part of the announced run"
         if isinstance(announce.plan, ObservePlan):
             fit = self.own.memory.fits.get(announce.plan.fit)

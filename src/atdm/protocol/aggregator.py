@@ -62,7 +62,7 @@ class Aggregator:
         attempt: int = 0,
         keep: bool = False,
     ) -> None:
-        self.members = roster.restrict(cohorts).members
+        self.members = roster.restrict(frozenset(cohorts)).members
         self.notebook = Notebook("aggregator", keep)
         self.state = State.GATHERING
         self.reasons: list[str] = []

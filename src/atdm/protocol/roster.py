@@ -1,6 +1,7 @@
 """Who takes part: identities, owners and cohorts, signed by an enrolment authority that is not the aggregator."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -10,15 +11,18 @@ from atdm.errors import PeerError, UsageError
 COHORT_OWNERS = 8  # owners in a cohort, at least; two rosters differ by whole cohorts
 
 
-class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     name: str
     owner: str  # the home or building: agents of one owner stand and fall together
     cohort: int
     identity: bytes  # Ed25519 public key
 
 
-class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All enrolled agents, in the order of their identity keys; the first one leads."""
+class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
+    """All enrolled agents, in the order of their identity keys; the first one leads.
+
+    Agents of one process hold the same object, and what follows from it is worked out once.
+    """
 
     members: tuple[Member, ...]
     authority: bytes
@@ -27,6 +31,7 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __len__(self) -> int:
         return len(self.members)
 
+    @lru_cache(maxsize=8)  # noqa: B019 - few, and small beside what they stand for
     def hash(self) -> bytes:
         return digest("roster", msgspec.msgpack.encode(self.members), self.authority)
 
@@ -40,7 +45,8 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether these are cohorts of this roster, each once, in order."""
         return len(cohorts) > 0 and list(cohorts) == sorted(set(cohorts) & {m.cohort for m in self.members})
 
-    def restrict(self, cohorts: set[int]) -> "Roster":
+    @lru_cache(maxsize=8)  # noqa: B019
+    def restrict(self, cohorts: frozenset[int]) -> "Roster":
         """The part of the roster in whole cohorts. The signature stays that of the full roster (see `check`)."""
         return msgspec.structs.replace(self, members=tuple(m for m in self.members if m.cohort in cohorts))
 
@@ -86,6 +92,7 @@ def check_cohorts(members: Sequence[Member]) -> None:
         raise PeerError(f"a cohort of the roster has fewer than {COHORT_OWNERS} owners: ask for a new one")
 
 
+@lru_cache(maxsize=8)
 def check_roster(roster: Roster, authority: bytes) -> None:
     """Signed by the authority this agent pinned at enrolment, everybody once, in order."""
     if roster.authority != authority:

@@ -25,6 +25,7 @@ from atdm.transport.local import Progress, Traffic, received
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[int, bytes])
 _answers = msgspec.msgpack.Decoder(list[tuple[int, list[bytes], float]])
+_END = -2  # instead of a receiver
 BATCH = 64  # agents whose answers go through a pipe together
 MEMORY_EVERY = 0.2  # s between two looks at how much memory is held, at least
 
@@ -47,13 +48,15 @@ def run(
     try:
         with memory:
             traffic = _carry(aggregator, pipes, shares, n, progress)
+        for pipe in pipes:
+            pipe.send_bytes(_encoder.encode((_END, b"")))
     except EOFError:
         raise RunAborted("a process with agents ended early: is there enough memory?") from None
     finally:
         for pipe in pipes:
             pipe.close()
         for worker in workers:
-            worker.join(timeout=30)
+            worker.join(timeout=5)
             worker.kill()
     if aggregator.state is not State.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
@@ -114,9 +117,8 @@ def peak_memory() -> float:
 
 def _serve(pipe: Connection, agents: Sequence[Agent], share: range) -> None:
     while True:
-        try:
-            to, data = _decoder.decode(pipe.recv_bytes())
-        except EOFError:
+        to, data = _decoder.decode(pipe.recv_bytes())
+        if to == _END:
             return
         asked = share if to < 0 else range(to, to + 1)
         for first in asked[::BATCH]:  # so that answers do not pile up
