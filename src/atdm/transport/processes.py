@@ -44,9 +44,8 @@ def run(
         workers[-1].start()
         there.close()
         pipes.append(here)
-    memory = Memory([worker.pid or 0 for worker in workers])
     try:
-        with memory:
+        with Memory([worker.pid or 0 for worker in workers]) as memory:
             traffic = _carry(aggregator, pipes, shares, n, progress)
         for pipe in pipes:
             pipe.send_bytes(_encoder.encode((_END, b"")))
@@ -72,8 +71,9 @@ class Memory:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "Memory":
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()

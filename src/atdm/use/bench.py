@@ -19,12 +19,13 @@ from atdm.crypto.graph import degree
 from atdm.crypto.prg import keystream_floor
 from atdm.data import Cluster
 from atdm.errors import RunAborted, UsageError
+from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.plan import ProtocolName
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, fit, make_plan, one_blas_thread, weather_of
-from atdm.transport import processes
+from atdm.transport import local, processes
 from atdm.transport.local import Progress
 
 ROWS = 1082  # half-hours: 22.5 days, the paper's training rows and its lags
@@ -112,7 +113,7 @@ def _measured(
     used = min(os.cpu_count() or 1, 2) if agents >= SEVERAL_PROCESSES_FROM else 1
     _watch(aggregator, sizes)
     with one_blas_thread():
-        traffic, peak = processes.run(aggregator, everybody, used, report)
+        traffic, peak = _run(aggregator, everybody, used, report)
     outcome = aggregator.desk.outcome if aggregator.desk is not None else None
     if outcome is None:
         raise RunAborted("the run ended without a result")
@@ -130,6 +131,15 @@ def _measured(
         "seconds_per_agent": median(traffic.seconds[i] for i in others),
         "status": str(outcome.estimate.status),
     }
+
+
+def _run(
+    aggregator: Aggregator, agents: list[Agent], used: int, report: Progress | None
+) -> tuple[local.Traffic, float]:
+    if used > 1:
+        return processes.run(aggregator, agents, used, report)
+    with processes.Memory([]) as memory:
+        return local.run(aggregator, agents, progress=report), memory.peak
 
 
 def _watch(aggregator: Aggregator, sizes: list[int]) -> None:
