@@ -79,6 +79,16 @@ def test_blind_with_default_limits_equals_plain(name, weights, request):
         assert private.cost.bytes_up_per_agent < 250_000
 
 
+@pytest.mark.parametrize("name, ridge", [("sample", 300.0), ("refit64", 300.0), ("refit64", 1e3), ("twin_houses", 3e2)])
+def test_a_ridge_that_need_not_be_raised_costs_no_total_for_it(name, ridge, request):
+    """Directions that span how the weights move with λ are spent only once λ has moved."""
+    cluster = request.getfixturevalue(name)
+    raising, free = (atdm.fit(cluster, ridge=ridge, nonnegative=n, dither=0.0) for n in ("ridge", False))
+    assert raising.ridge == ridge and raising.converged
+    assert raising.cost.sums == free.cost.sums
+    assert max(difference(raising, atdm.fit(cluster, "plain", ridge=ridge))[:2]) < 3e-4
+
+
 def test_rows_some_agent_lacks_are_agreed_without_naming_the_agent():
     """A run over a window with a hole gives the plain fit of the rows that are left."""
     cluster = tiny(5, agents=12, rows=140)

@@ -257,7 +257,7 @@ def test_an_agent_refuses_a_plan_with_one_candidate_outside_its_rules(change, wo
     (dict(candidates=(Candidate(1, 100.0, 4),) * 2), "each once"),
     (dict(candidates=(Candidate(1, 100.0, 4), Candidate(0, 100.0, 4))), "order 0"),
     (dict(candidates=(Candidate(1, 100.0, 4), Candidate(1, float("nan"), 4))), "ridge nan"),
-    (dict(candidates=(Candidate(1, 100.0, 4), Candidate(1, 100.0, 81))), "season of 81 steps"),
+    (dict(candidates=(Candidate(1, 100.0, 4), Candidate(1, 100.0, 81))), "parameters"),
     (dict(horizon=0), "horizon 0"),
     (dict(every=0), "every 0"),
     (dict(horizon=10**6), "give steps"),

@@ -131,6 +131,7 @@ class BlindPart(Part):
         self.capped = False
         self.announced = NOTHING_YET
         self.moves = 0  # changes of ridge since the last total
+        self.diagonals = DIAGONALS  # not yet sent
         self.limited = False  # whether some agent held back its part of the last direction
         self.looks = 0  # comparisons of candidates so far,
         self.looked = 0  # and the directions the last one had
@@ -350,6 +351,9 @@ class BlindPart(Part):
         self.limited = self.limited or bool(limited)
         if refused and len(self.span) == 0:
             raise RunAborted("agents refuse any further total over these rows: choose rows not yet used as often")
+        if refused and self._diagonal_share():  # a residual may be acceptable where this was not
+            self.diagonals, self.limited = (), False
+            return self._send_scalars()
         if refused:
             self.capped = True
             return self._decide()
@@ -359,6 +363,8 @@ class BlindPart(Part):
 
     def _send_direction(self) -> list[Message]:
         q = self.candidate
+        if self._diagonal_share():
+            self.diagonals = self.diagonals[1:]
         self.own.exposure.charge(self.kept, q, roster=self.session.run.roster_hash, rank=len(self.directions))
         values = {
             "total": q * self.x,
@@ -401,10 +407,10 @@ class BlindPart(Part):
         return self._send(Phase.SCALARS, layout, values)
 
     def _diagonal_share(self) -> float:
-        """Under nonnegative="ridge" two early directions are 1/(‖Z_i‖² + share·λ), where the cap leaves room for them:
-        they span how the weights move with λ, so that finding the right λ costs few further totals."""
+        """Once nonnegative="ridge" has raised λ, two directions are 1/(‖Z_i‖² + share·λ), where the cap leaves room for
+        them: they span how the weights move with λ, so that finding the right λ costs few further totals."""
         roomy = self.plan.nonnegative == "ridge" and self.own.rules.totals_cap(self.agents) >= ROOM_FOR_DIAGONALS
-        return DIAGONALS[len(self.span) - 1] if roomy and len(self.span) <= len(DIAGONALS) else 0.0
+        return self.diagonals[0] if roomy and self.diagonals and self.ridge_steps else 0.0
 
     def _trials(self) -> int:
         """Ridges whose signs of weights are counted: λ_k, λ_{k−1} and those above."""
