@@ -1,5 +1,6 @@
 """What the aggregator of `blind` can and cannot do."""
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ from atdm.crypto.prg import Stream
 from atdm.errors import AtdmError, PeerError
 from atdm.protocol import agent as agents_module
 from atdm.protocol.aggregator import State
-from atdm.protocol.blind import BlindPart, Phase
+from atdm.protocol.blind import SEAL_WORDS, BlindPart, Phase
 from atdm.protocol.messages import Masked, Total, decode_to_agent, decode_to_aggregator, encode
 from atdm.protocol.session import Session
 from tests.clusters import tiny
@@ -122,8 +123,27 @@ def test_an_aggregator_that_departs_from_its_part_gets_nothing(way, seed):
         assert nothing_released(aggregator, agents)
 
 
+@pytest.mark.parametrize("sender", [0, 1, 3])
+@pytest.mark.parametrize("word", [0, 30, -20, -6, -3])
+def test_a_release_that_one_message_was_altered_in_does_not_open(sender, word):
+    """One bit of one word of one agent, wherever it is: a number, the salt or the hash; what is left is no result."""
+
+    def flipped(i, data):
+        message = decode_to_aggregator(data, len(data))
+        if i != sender or not isinstance(message, Masked) or message.phase != Phase.RELEASE:
+            return [data]
+        words = np.frombuffer(message.words, dtype="<u8").copy()
+        words[word] ^= np.uint64(1)
+        return [encode(msgspec.structs.replace(message, words=words.tobytes()))]
+
+    aggregator, agents = parties(seed=4)
+    drive(aggregator, agents, to_aggregator=flipped)
+    assert aggregator.state is State.ABORTED and "does not open" in aggregator.reasons[0]
+    assert nothing_released(aggregator, agents)
+
+
 def test_two_clusters_with_the_same_h_and_s_give_the_aggregator_the_same_release(monkeypatch):
-    """Series exchanged between agents: every agent's data differ, h and s do not, and neither does a released bit."""
+    """Series exchanged between agents: every agent's data differ, h and s do not, and neither does a released number."""
     cluster = tiny(7, agents=12, rows=100)
     order = list(np.random.default_rng(7).permutation(cluster.agents))
     exchanged = atdm.Cluster.from_frames(
@@ -165,7 +185,8 @@ def test_two_clusters_with_the_same_h_and_s_give_the_aggregator_the_same_release
     for (step, _, phase, words), (_, own) in zip(sent, plain_other, strict=True):
         leftover[step] = leftover.get(step, np.zeros_like(words)) + (words - own)
         last = phase == Phase.RELEASE and step
-    assert not leftover[last].any()
+    sealed = slice(-1 - 2 * SEAL_WORDS, -1)  # the leader's fresh salt, and the hash with it
+    assert not np.delete(leftover[last], np.r_[sealed]).any() and leftover[last][sealed].all()
     assert all(left.any() for step, left in leftover.items() if step != last)
 
 

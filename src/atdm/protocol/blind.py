@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.crypto.keys import derive, digest, open_sealed, seal
+from atdm.crypto.keys import DIGEST_BYTES, derive, digest, open_sealed, seal
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
 from atdm.errors import PeerError, RunAborted
@@ -59,6 +59,8 @@ HALFWAY = 1e-2  # residual at which candidates are compared a second time
 MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
+
+SEAL_WORDS = DIGEST_BYTES // WORD_BYTES
 
 METRICS = [(p, k, m) for p in ("train", "test") for k in ("one_step", "free_run") for m in ("rmse", "mape", "r2")]
 STATUSES = tuple(Status)
@@ -131,7 +133,7 @@ class BlindPart(Part):
         self.capped = False
         self.announced = NOTHING_YET
         self.moves = 0  # changes of ridge since the last total
-        self.diagonals = DIAGONALS  # not yet sent
+        self.diagonals: tuple[float, ...] = DIAGONALS  # not yet sent
         self.limited = False  # whether some agent held back its part of the last direction
         self.looks = 0  # comparisons of candidates so far,
         self.looked = 0  # and the directions the last one had
@@ -543,7 +545,8 @@ class BlindPart(Part):
                 span.design, self.inputs, alpha=found.alpha, state=state, ridge=span.ridge,
                 iterations=found.iterations, status=self._status(), solver_residual=self.gap,
             )  # fmt: skip
-            values["release"] = pack_release(self.plan, estimate, self.inputs.load, self._bitmaps(), self.fresh)
+            numbers = pack_release(self.plan, estimate, self.inputs.load, self._bitmaps(), self.fresh)
+            values["release"] = sealed_release(numbers, derive(self.session.seed, "release salt"))
         self.own.exposure.release(self.kept[self.fresh])
         return self._send(Phase.RELEASE, layout, values)
 
@@ -666,6 +669,7 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
 def release_layout(plan: Plan, rows: int) -> Layout:
     size = parameter_count(*plan.widest()) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
     size += len(plan.candidates) > 0  # which of them it is
+    size += 2 * SEAL_WORDS
     return Layout((Block("release", size, RAW),))
 
 
@@ -707,6 +711,23 @@ def pack_release(
         load[fresh],
         estimate.state[fresh],
     ])  # fmt: skip
+
+
+def sealed_release(numbers: FloatArray, salt: bytes) -> FloatArray:
+    """The released numbers, a salt that only the leader knows, and the hash of both: whoever alters a word on the way,
+    or adds to one, cannot make the hash agree."""
+    return np.concatenate([numbers, np.frombuffer(salt + release_hash(numbers, salt), dtype="<f8")])
+
+
+def unsealed_release(words: FloatArray) -> FloatArray:
+    numbers, salt, sent = np.split(words, [-2 * SEAL_WORDS, -SEAL_WORDS])
+    if release_hash(numbers, salt.astype("<f8").tobytes()) != sent.astype("<f8").tobytes():
+        raise PeerError("the release is not what its leader sent: no result")
+    return numbers
+
+
+def release_hash(numbers: FloatArray, salt: bytes) -> bytes:
+    return digest("release", numbers.astype("<f8").tobytes(), salt)
 
 
 def coefficient_sizes(order: int, period: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from atdm.crypto import ring
 from atdm.errors import PeerError, RunAborted
-from atdm.protocol.blind import Phase, release_layout, rows_layout, unpack_release
+from atdm.protocol.blind import Phase, release_layout, rows_layout, unpack_release, unsealed_release
 from atdm.protocol.choice import choice_layout
 from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
@@ -66,7 +66,8 @@ class BlindDesk(Desk):
         if len(pile.total) != layout.words:
             raise RunAborted("the release has an impossible length")
         try:
-            released = unpack_release(plan, layout.decode(pile.total, self.run.agents)["release"])
+            numbers = unsealed_release(layout.decode(pile.total, self.run.agents)["release"])
+            released = unpack_release(plan, numbers)
         except (PeerError, ValueError, IndexError, OverflowError):
             raise RunAborted("the release does not open: somebody saw another run, or did not consent") from None
         estimate, c = released.estimate, released.estimate.coefficients
