@@ -143,7 +143,7 @@ def test_a_release_that_one_message_was_altered_in_does_not_open(sender, word):
 
 
 def test_two_clusters_with_the_same_h_and_s_give_the_aggregator_the_same_release(monkeypatch):
-    """Series exchanged between agents: every agent's data differ, h and s do not, and neither does a released number."""
+    """Series exchanged between agents: every agent's data differ, h and s do not, nor does a released number."""
     cluster = tiny(7, agents=12, rows=100)
     order = list(np.random.default_rng(7).permutation(cluster.agents))
     exchanged = atdm.Cluster.from_frames(
