@@ -128,9 +128,14 @@ def _triples(values: np.ndarray) -> set[bytes]:
 
 
 def _spelt(values: np.ndarray) -> set[bytes]:
-    """Every value with six significant digits or more."""
-    words = {f"{v:.{d}{kind}}" for v in values for d in range(5, 18) for kind in "fge"}
-    return {word.encode() for word in words if len(re.sub(r"e.*|[-.]", "", word).lstrip("0")) >= 6}
+    """Every value with six significant digits or more; "g" drops zeros at the end, of which two are forgiven."""
+    words = {f"{v:.{d}{kind}}" for v in values for d in range(5, 18) for kind in "fe"}
+    shortened = {f"{v:.{d}g}" for v in values for d in range(6, 18)}
+    return {word.encode() for word in words if _digits(word) >= 6} | {w.encode() for w in shortened if _digits(w) >= 4}
+
+
+def _digits(word: str) -> int:
+    return len(re.sub(r"e.*|[-.]", "", word).lstrip("0"))
 
 
 def _most_of(weights: np.ndarray, numbers: np.ndarray) -> bool:

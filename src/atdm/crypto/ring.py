@@ -44,15 +44,20 @@ def fractional_bits(agents: int, bound: float, budget_bits: int = 63) -> int:
 
 def encode(values: FloatArray, bits: int, bound: float) -> UInt64Array:
     """Round values to the nearest multiple of 2^-bits and wrap them into Z_2^64; refuse what is not within ±bound."""
+    check_fixed_point(bits, bound)
+    return quantise(np.asarray(values, dtype=np.float64), math.ldexp(1.0, bits), bound)
+
+
+def check_fixed_point(bits: int, bound: float) -> None:
+    """Refuse a fixed point whose bound does not fit a word."""
     _check_bits(bits)
     _check_bound(bound)
     if bound >= math.ldexp(1.0, 63 - bits):
         raise UsageError(f"bound {bound:g} with {bits} fractional bits does not fit a 64-bit word: use fewer bits")
-    return quantise(np.asarray(values, dtype=np.float64), math.ldexp(1.0, bits), bound)
 
 
 def quantise(values: FloatArray, scale: float | FloatArray, bound: float | FloatArray) -> UInt64Array:
-    """`encode` with scale 2^bits; scale and bound may differ from word to word, and are the caller's to check."""
+    """`encode` with scale 2^bits, which may differ from word to word like the bound; `check_fixed_point` first."""
     within = np.abs(values) <= bound  # False for NaN and inf too
     if not within.all():
         raise DataError(_complaint(values, within, bound))
@@ -63,7 +68,13 @@ def quantise(values: FloatArray, scale: float | FloatArray, bound: float | Float
 def decode(words: UInt64Array, bits: int) -> FloatArray:
     """Read words as signed multiples of 2^-bits."""
     _check_bits(bits)
-    return np.ascontiguousarray(words).view(np.int64).astype(np.float64) * math.ldexp(1.0, -bits)
+    return dequantise(words, math.ldexp(1.0, bits))
+
+
+def dequantise(words: UInt64Array, scale: float | FloatArray) -> FloatArray:
+    """`decode` with scale 2^bits, which may differ from word to word."""
+    answer: FloatArray = np.ascontiguousarray(words).view(np.int64) / scale
+    return answer
 
 
 def raw_words(values: FloatArray) -> UInt64Array:

@@ -60,6 +60,8 @@ class Layout:
         # a float64 field counts as zeros of fixed point, and the count word as an integer
         self._scale, self._bound = np.ones(self.words), np.ones(self.words)
         for b in blocks:
+            if b.bits >= 0:
+                ring.check_fixed_point(b.bits, b.bound)
             self._scale[self._at[b.name]] = math.ldexp(1.0, max(b.bits, 0))
             self._bound[self._at[b.name]] = b.bound
         self._most = self._bound + 0.5 / self._scale  # of one agent's value once it is rounded
@@ -79,7 +81,7 @@ class Layout:
         """The fields of a total; refuses one that is not the sum of `agents` encodings."""
         if int(total[-1]) != agents:
             raise PeerError(f"the count word is not {agents}: masks did not cancel, somebody saw another run; no total")
-        numbers = total.view(np.int64) / self._scale
+        numbers = ring.dequantise(total, self._scale)
         beyond = np.abs(numbers) > agents * self._most
         fields = {name: numbers[at] for name, at in self._at.items()}
         for name, bits in self._floats.items():
