@@ -39,7 +39,7 @@ from tests.crypto import test_keys, test_prg, test_ring
 from tests.protocol import test_blind, test_choice, test_observe, test_opened, test_vanishing
 from tests.protocol.world import World
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_rules, test_secrets
-from tests.reliability.places import MEMBER, Place
+from tests.reliability.places import MEMBER, Place, desk_places
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,13 @@ MUTANTS = (
            partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
                    Place("running/load", "blind", MEMBER, 4)), "a total of another step is ignored"),
     Mutant("1 run: messages of another run are ignored",
-           (Edit(BlindPart, "receive", "isinstance(message, Announce | Keys) or message.run != self.session.run.id",
-                 "isinstance(message, Announce | Keys)"),),
+           (Edit(Agent, "_run", "message.run != self.part.session.run.id", "False"),),
            partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
                    Place("running/load", "blind", MEMBER, 4)), "another run is ignored"),
+    Mutant("1 run: the aggregator ignores messages of another run",
+           (Edit(Aggregator, "_run", "message.run != self.desk.run.id", "False"),),
+           lambda: test_matrix.test_the_aggregator_takes_or_ignores_every_message_in_every_state(
+               next(desk for desk in desk_places() if desk.name == "running/sum")), "another run is ignored"),
     Mutant("1 once masked: a nonce masks one vector",
            (Edit(prg._Used, "spend", "if size is not None and not (again and size == words.size):", "if False:"),),
            lambda: test_prg.test_a_nonce_is_accepted_once_unless_the_caller_vouches(prg.Stream(test_prg.KEY).add),

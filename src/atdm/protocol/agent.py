@@ -258,8 +258,8 @@ class Agent:
 
     def _run(self, message: ToAgent) -> list[Message]:
         """(running, …): the protocol's own table."""
-        if self.part is None:
-            raise PeerError("no run is under way: ignored")
+        if self.part is None or isinstance(message, Announce | Keys) or message.run != self.part.session.run.id:
+            raise PeerError("message of another run: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
             self.weight, self.scores = self.part.weight, self.part.scores

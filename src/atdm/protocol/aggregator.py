@@ -131,8 +131,8 @@ class Aggregator:
 
     def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(running, …): the protocol's desk."""
-        if self.desk is None:
-            raise PeerError("no run is under way: ignored")
+        if self.desk is None or isinstance(message, Ready | Refuse) or message.run != self.desk.run.id:
+            raise PeerError("message of another run: ignored")
         out = self.desk.receive(sender, message)
         if self.desk.finished:
             self.state = State.DONE

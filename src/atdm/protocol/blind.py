@@ -35,7 +35,7 @@ from atdm.kernel.span import Span, solve_positive
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
 from atdm.protocol.choice import announce_choice, choice_layout, compare, origins_of, verify_choice
-from atdm.protocol.messages import Announce, Finished, Keys, Masked, Message, Secret, Secrets, ToAgent, Total, expect
+from atdm.protocol.messages import Finished, Masked, Message, Secret, Secrets, ToAgent, Total, expect
 from atdm.protocol.part import Own, Part
 from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import dithered, positions, public_inputs, window
@@ -205,8 +205,6 @@ class BlindPart(Part):
         return WORD_BYTES * (self.layout.words + CHECK_WORDS) if self.phase is not Phase.SECRET else 0
 
     def receive(self, message: ToAgent) -> list[Message]:
-        if isinstance(message, Announce | Keys) or message.run != self.session.run.id:
-            raise PeerError("message of another run: ignored")
         if self.phase is Phase.SECRET:
             return self._receive_secret(expect(message, Secret))
         if self.phase is Phase.RELEASE:

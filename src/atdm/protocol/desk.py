@@ -47,7 +47,8 @@ class Desk(ABC):
     def begin(self) -> list[Outgoing]: ...
 
     @abstractmethod
-    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]: ...
+    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+        """Of this run."""
 
     @abstractmethod
     def largest(self) -> int:

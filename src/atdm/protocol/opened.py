@@ -25,12 +25,10 @@ from atdm.kernel.design import REFERENCE_TEMP, IntArray
 from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
-    Announce,
     Answer,
     Ask,
     Consent,
     Finished,
-    Keys,
     Masked,
     Message,
     Receipts,
@@ -97,8 +95,6 @@ class OpenPart(Part):
         return None
 
     def receive(self, message: ToAgent) -> list[Message]:
-        if isinstance(message, Announce | Keys) or message.run != self.session.run.id:
-            raise PeerError("message of another run: ignored")
         if isinstance(message, Finished):
             self.finished = True
             return []
@@ -251,7 +247,7 @@ class OpenDesk(Desk):
         if isinstance(message, Consent):
             return self._open(sender, message)
         answer = expect(message, Answer)
-        if answer.run != self.run.id or answer.step != self._step or not isinstance(self._question, Collect):
+        if answer.step != self._step or not isinstance(self._question, Collect):
             raise PeerError("answer to another question: ignored")
         if sender in self._answers:
             raise RunAborted("an agent sent two different answers to one question")
@@ -264,8 +260,8 @@ class OpenDesk(Desk):
         return self._go_on([self._answers[i] for i in range(self.run.agents)])
 
     def _add(self, sender: int, message: Masked) -> list[Outgoing]:
-        if message.run != self.run.id or not isinstance(self._question, Sum):
-            raise PeerError("words of another run or question: ignored")
+        if not isinstance(self._question, Sum):
+            raise PeerError("words of another question: ignored")
         floats = self.run.plan.masks == "float"
         expected = (self._question.layout.words - floats) * WORD_BYTES
         if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
@@ -289,7 +285,7 @@ class OpenDesk(Desk):
         return b"".join(parts)
 
     def _open(self, sender: int, message: Consent) -> list[Outgoing]:
-        if message.run != self.run.id or message.step != self._step or len(self._tags) < self.run.agents:
+        if message.step != self._step or len(self._tags) < self.run.agents:
             raise PeerError("consent to another question: ignored")
         if sender in self._seeds:
             raise RunAborted("an agent sent two different consents")

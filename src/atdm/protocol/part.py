@@ -72,7 +72,7 @@ class Part(ABC):
 
     @abstractmethod
     def receive(self, message: ToAgent) -> list[Message]:
-        """PeerError: the message does not belong here and changed nothing. RunAborted: it ends the run."""
+        """Of this run. PeerError: the message does not belong here and changed nothing. RunAborted: it ends the run."""
 
     def remember(self) -> None:
         """At the end of a run, however it ended: put what later runs can use into the agent's memory."""

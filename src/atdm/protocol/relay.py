@@ -36,8 +36,6 @@ class BlindDesk(Desk):
         if isinstance(message, Secrets):
             return self._pass_on(sender, message)
         masked = expect(message, Masked)
-        if masked.run != self.run.id:
-            raise PeerError("message of another run: ignored")
         if not self._pile.add(sender, masked.step, masked.phase, masked.words):
             return []
         pile, self._pile = self._pile, Pile(self.run.agents, masked.step + 1)
@@ -49,7 +47,7 @@ class BlindDesk(Desk):
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=ring.to_bytes(pile.total))))]
 
     def _pass_on(self, sender: int, message: Secrets) -> list[Outgoing]:
-        if sender != 0 or self._secrets is not None or message.run != self.run.id:
+        if sender != 0 or self._secrets is not None:
             raise PeerError("sealed secrets from somebody who does not lead, or twice: ignored")
         if len(message.boxes) != BOX_BYTES * (self.run.agents - 1):
             raise RunAborted("the leader sealed the group secret for another number of agents")
