@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import atdm
+from atdm import cli
 from atdm.cli import main
 from tests.clusters import tiny
 
@@ -145,3 +147,37 @@ def test_a_refit_from_its_state_folder_writes_results_though_no_row_is_shown(fil
     assert code == 0 and "0 rows" in out and "released by an earlier fit" in out
     assert len((tmp_path / "out" / "series.csv").read_text().splitlines()) == 1  # the header
     np.testing.assert_allclose(atdm.Model.load(tmp_path / "out" / "model.json").alpha, first, atol=1e-5)
+
+
+@pytest.fixture
+def model(tmp_path):
+    cluster = tiny(1, agents=12, rows=160)
+    atdm.fit(cluster, "plain", order=1).model.save(tmp_path / "model.json")
+    return tmp_path / "model.json"
+
+
+def observe(monkeypatch, capsys, model, *words) -> tuple[int, str, str]:
+    places = ["--identity", model.parent, "--roster", model.parent / "roster.json", "--nats", "nats://127.0.0.1:1"]
+    return run(monkeypatch, capsys, "observe", model, *places, *words)
+
+
+def test_observe_asks_for_nothing_it_could_not_write_down(monkeypatch, capsys, model):
+    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    code, _, err = observe(monkeypatch, capsys, model, "-o", model.parent)
+    assert code == 2 and "cannot write" in err and not list(model.parent.glob("*.partial"))
+
+
+def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys, model):
+    """A row is released once for ever."""
+    time = pd.date_range("2024-01-01", periods=2, freq="30min", tz="UTC", name="time")
+    table = pd.DataFrame({"aggregate_temp_c": [19.0, 19.1], "load_kw": [1.0, 2.0]}, index=time)
+    target = model.with_name("observed.csv")
+
+    def observe_rows(post, model, say, keep, seeing):
+        target.mkdir()
+        keep(atdm.Observation(table=table, asked=2, ledger=[]))
+
+    monkeypatch.setattr(cli, "observe_rows", observe_rows)
+    code, out, err = observe(monkeypatch, capsys, model)
+    assert code and "observed.csv" in err
+    assert [row["aggregate_temp_c"] for row in json.loads(out)["rows"]] == [19.0, 19.1]

@@ -26,7 +26,7 @@ from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
 from atdm.report.findings import findings_table
-from atdm.report.folder import write_file, write_folder
+from atdm.report.folder import check_writable, write_file, write_folder
 from atdm.report.page import compare_page, fit_page
 from atdm.report.rehearsal import rehearsal_summary, verdict
 from atdm.report.reproduce import page as reproduction_page
@@ -642,11 +642,16 @@ def observe(
 ) -> None:
     """Ask the agents of a fit for the aggregate state and load of the rows since."""
     target = model.with_name("observed.csv") if output is None else output
+    check_writable(target)  # a table that cannot grow is refused before any row is asked for
     if target.exists():
-        read_observed(target)  # a table that cannot grow is refused before any row is asked for
+        read_observed(target)
 
     def keep(found: atdm.Observation) -> None:
-        write_file(target, with_rows(target, found.table).to_csv())
+        try:
+            write_file(target, with_rows(target, found.table).to_csv())
+        except AtdmError:
+            show(found.as_dict())  # released once for ever: better here than nowhere
+            raise
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)

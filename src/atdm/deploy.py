@@ -379,7 +379,7 @@ class Conductor:
             plan, outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
             cost=self._cost(outcome.sums, ended), notes=warnings_of(plan, outcome, len(role.members)), run=role.run,
         )  # fmt: skip
-        rounds = np.diff([*self.posted[SETUP_POSTS:], ended])
+        rounds = np.diff(self.posted[SETUP_POSTS:])
         self.report(finished(fit))
         return Deployed(fit, tuple(rounds.tolist()))
 

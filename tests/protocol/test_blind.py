@@ -8,8 +8,9 @@ import pytest
 import atdm
 from atdm.crypto import ring
 from atdm.crypto.prg import Stream
-from atdm.errors import AtdmError, PeerError
+from atdm.errors import AtdmError, PeerError, RunAborted
 from atdm.protocol import agent as agents_module
+from atdm.protocol import blind
 from atdm.protocol.aggregator import State
 from atdm.protocol.blind import SEAL_WORDS, BlindPart, Phase
 from atdm.protocol.messages import Masked, Total, decode_to_agent, decode_to_aggregator, encode
@@ -263,3 +264,13 @@ def test_dither_is_secret_small_and_always_the_same_for_a_time_stamp():
     moved = whole - values
     assert np.array_equal(whole[700:900], part) and not np.array_equal(whole, other)
     assert np.abs(moved).max() <= 0.0025 and 0.9 < moved.std() * 12**0.5 / 0.005 < 1.1
+
+
+def test_a_residual_beyond_the_range_of_a_sum_is_not_blamed_on_a_reading(monkeypatch):
+    monkeypatch.setattr(blind, "SCALAR_SUM", 1e-6)
+    blind.scalars_layout.cache_clear()
+    try:
+        with pytest.raises(RunAborted, match="too much for this ridge"):
+            atdm.fit(tiny(0, agents=10, rows=100), "blind", order=1)
+    finally:
+        blind.scalars_layout.cache_clear()

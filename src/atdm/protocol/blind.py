@@ -27,7 +27,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import DIGEST_BYTES, derive, digest, open_sealed, seal
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
-from atdm.errors import PeerError, RunAborted
+from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status
 from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray, parameter_count
 from atdm.kernel.estimate import Estimate, complete
@@ -180,7 +180,12 @@ class BlindPart(Part):
     def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray]) -> list[Message]:
         """encode → check words → veil (leader) → pairwise masks."""
         self.phase, self.layout = phase, layout
-        words = layout.encode(values)
+        try:
+            words = layout.encode(values)
+        except DataError:
+            if phase not in (Phase.FLAGS, Phase.SCALARS):
+                raise  # a reading
+            raise RunAborted("a residual passes the range of a sum: the zones differ too much for this ridge") from None
         self._nonce = sum_nonce(self.context, phase, layout)
         if phase is not Phase.RELEASE:
             self._keys = self.own.host.once(

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import msgspec
 
 from atdm.crypto.keys import digest
+from atdm.data.clock import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 
@@ -120,6 +121,7 @@ def check_plan(plan: Plan) -> None:
         need(math.isfinite(model.ridge) and model.ridge >= 0, f"ridge {model.ridge}: give a finite number ≥ 0")
         need(model.period >= 1, "season must be at least one step")
     need(plan.step_seconds >= 1, "step must be at least one second")
+    zone(plan.timezone)
     need(0 < plan.train < 1, f"train {plan.train}: give a share between 0 and 1, such as 0.75")
     need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
     need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 5e-5")

@@ -1,9 +1,11 @@
 """Results on disk: a folder that appears only when everything in it is written."""
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from atdm.errors import UsageError
@@ -36,10 +38,24 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 def write_file(path: Path, content: str) -> None:
     """Write one file; it appears whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _partial(path) as partial:
         partial.write_text(content, encoding="utf-8")
         partial.replace(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written to before what shall stand there is made."""
+    with _partial(path) as partial:
+        partial.touch()
+        partial.unlink()
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+@contextlib.contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield path.with_name(path.name + ".partial")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose a file you may write") from None

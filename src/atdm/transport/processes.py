@@ -78,6 +78,7 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        self.peak = self.peak or peak_memory()  # of this process alone, where the system tells no more
 
     def _watch(self) -> None:
         while True:
