@@ -62,7 +62,7 @@ class Exposure:
 
     def worst(self, rows: IntArray) -> tuple[int, float]:
         """Most totals and most leverage on any of these rows so far."""
-        if np.array_equal(rows, self.time):  # as it is within a run
+        if self._covers(rows):
             totals, leverage = self.totals, self.leverage
         else:
             at = positions(self.time, rows)
@@ -115,8 +115,12 @@ class Exposure:
             self.book.append(charge)
         self.released = np.union1d(self.released, stamps(bookings.released))
 
+    def _covers(self, rows: IntArray) -> bool:
+        """Whether these are all the rows of the account, as they are within a first run."""
+        return rows is self.time or np.array_equal(rows, self.time)
+
     def _count(self, rows: IntArray, q: float) -> None:
-        if np.array_equal(rows, self.time):
+        if self._covers(rows):
             self.totals, self.leverage = self.totals + 1, self.leverage + q * q
             return
         time = np.union1d(self.time, rows) if len(self.time) else rows

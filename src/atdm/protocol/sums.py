@@ -65,16 +65,20 @@ class Layout:
             self._scale[self._at[b.name]] = math.ldexp(1.0, max(b.bits, 0))
             self._bound[self._at[b.name]] = b.bound
         self._most = self._bound + 0.5 / self._scale  # of one agent's value once it is rounded
+        for name in self._floats:
+            self._most[self._at[name]] = math.inf
 
     def encode(self, values: Mapping[str, FloatArray]) -> UInt64Array:
         """One agent's words; a field it does not fill in is zero."""
         numbers = np.zeros(self.words)
         numbers[-1] = 1.0
-        for name in values.keys() - self._floats.keys():
-            numbers[self._at[name]] = values[name]
+        for name, value in values.items():
+            if name not in self._floats:
+                numbers[self._at[name]] = value
         words = ring.quantise(numbers, self._scale, self._bound)
-        for name in values.keys() & self._floats.keys():
-            words[self._at[name]] = _FLOAT_WORDS[self._floats[name]](values[name])
+        for name, bits in self._floats.items():
+            if name in values:
+                words[self._at[name]] = _FLOAT_WORDS[bits](values[name])
         return words
 
     def decode(self, total: UInt64Array, agents: int) -> dict[str, FloatArray]:
@@ -82,13 +86,11 @@ class Layout:
         if int(total[-1]) != agents:
             raise PeerError(f"the count word is not {agents}: masks did not cancel, somebody saw another run; no total")
         numbers = ring.dequantise(total, self._scale)
-        beyond = np.abs(numbers) > agents * self._most
+        if (np.abs(numbers) > agents * self._most).any():
+            raise PeerError(f"a total is beyond what {agents} agents can add up to: no total")
         fields = {name: numbers[at] for name, at in self._at.items()}
         for name, bits in self._floats.items():
-            beyond[self._at[name]] = False
             fields[name] = _FLOATS[bits](total[self._at[name]])
-        if beyond.any():
-            raise PeerError(f"a total is beyond what {agents} agents can add up to: no total")
         return fields
 
 
