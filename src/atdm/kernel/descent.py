@@ -8,7 +8,7 @@ The weights may be those of agents (one column each) or coordinates in a basis o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -67,8 +67,7 @@ def gap(f1: float, f2: float) -> float:
 
 def advance(state: Descent, alpha: FloatArray, f1: float, weights: FloatArray, f2: float, tolerance: float) -> Descent:
     """One iteration: the answers of SP_I and SP_II."""
-    return replace(
-        state,
+    return Descent(
         alpha=alpha,
         previous=state.weights,
         weights=weights,
@@ -104,6 +103,14 @@ def sp1(projected: FloatArray) -> tuple[FloatArray, float]:
     """
     alpha = np.linalg.lstsq(projected[1:].T, projected[0], rcond=None)[0]
     return alpha, float(((projected[0] - alpha @ projected[1:]) ** 2).sum())
+
+
+def lag_filter(alpha: FloatArray) -> FloatArray:
+    """(1, −α): what turns the lags of a series into its part of Eq. (2)'s residual."""
+    answer = np.empty(len(alpha) + 1)
+    answer[0] = 1.0
+    np.negative(alpha, answer[1:])
+    return answer
 
 
 def filtered(projected: FloatArray, alpha: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc
 
+from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray
 from atdm.kernel.thermal import Coefficients
 
@@ -159,7 +160,7 @@ def newey_west(columns: FloatArray, residuals: FloatArray, rows: IntArray, segme
 
 def roots(alpha: FloatArray) -> ComplexArray:
     """Poles of the model: roots of z^M − Σ α_m z^(M−m), the slowest (largest) first."""
-    found = np.roots(np.concatenate([[1.0], -alpha])).astype(np.complex128)
+    found = np.roots(lag_filter(alpha)).astype(np.complex128)
     # np.roots drops trailing zero coefficients, whose roots are zero
     found = np.concatenate([found, np.zeros(len(alpha) - len(found), dtype=np.complex128)])
     return found[np.argsort(-np.abs(found), kind="stable")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from atdm.kernel.descent import sp1
+from atdm.kernel.descent import lag_filter, sp1
 from atdm.kernel.design import Design, FloatArray
 from atdm.kernel.weights import solve_dual
 
@@ -64,7 +64,7 @@ class Moments:
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
         """ξ = (ν/λ)(1 − Zᵀy) with (λI + ZZᵀ)y = Z1, hence w = −(ν/λ)Aᵀy for Z = AX, and b = ν/λ."""
-        a = np.concatenate([[1.0], -alpha])
+        a = lag_filter(alpha)
         y = solve_dual(np.einsum("a,b,abij->ij", a, a, self.products, optimize=True), a @ self.projected, self.ridge)
         back = adjoint(self.design, alpha, y, len(self.first))
         nu = self.ridge / (self.agents - self.first @ back)
@@ -77,7 +77,7 @@ class Moments:
 def adjoint(design: Design, alpha: FloatArray, values: FloatArray, length: int) -> FloatArray:
     """Aᵀy for A = (I − Π)F_α, the map from a series over the window to its filtered, projected training rows."""
     projected, answer = design.residual(values[None])[0], np.zeros(length)
-    for m, a in enumerate(np.concatenate([[1.0], -alpha])):
+    for m, a in enumerate(lag_filter(alpha)):
         answer[design.rows - m] += a * projected
     return answer
 
@@ -92,7 +92,7 @@ class Clipped:
 
     def __init__(self, problem: Moments, alpha: FloatArray) -> None:
         self.problem, self.alpha = problem, alpha
-        a = np.concatenate([[1.0], -alpha])
+        a = lag_filter(alpha)
         zzt = np.einsum("a,b,abij->ij", a, a, problem.products, optimize=True)
         z1, n = a @ problem.projected, len(problem.design.rows)
         jacobian = np.empty((n + 1, n + 1))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lstsq, null_space, solve_triangular
 
+from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import FloatArray, IntArray
 
 
@@ -44,7 +45,7 @@ def filter_matrix(alpha: FloatArray, rows: IntArray, length: int) -> FloatArray:
     """F_α: a series over `length` rows → x_t − Σ α_m x_{t−m} at the given rows."""
     matrix = np.zeros((len(rows), length))
     at = np.arange(len(rows))
-    for m, a in enumerate(np.concatenate([[1.0], -alpha])):
+    for m, a in enumerate(lag_filter(alpha)):
         matrix[at, rows - m] = a
     return matrix
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atdm.errors import UsageError
+from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design, FloatArray, Inputs, lagged_rows, parameter_count
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients, free_run, from_columns, regress
@@ -118,7 +119,7 @@ def in_span(series: FloatArray, ones: FloatArray, gram: FloatArray, *, minimum_n
             known[key] = projected(part, c.order)
         span, on_lags = replace(known[key][0], ridge=c.ridge), known[key][1]
         found = span.descend(-math.inf, most=SPAN_ITERATIONS)
-        weights, lags = found.weights, np.concatenate([[1.0], -found.alpha])
+        weights, lags = found.weights, lag_filter(found.alpha)
         return Fitted(
             coefficients=from_columns(found.alpha, on_lags @ np.outer(lags, weights).ravel()),
             state=span.state(weights),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from atdm.kernel.descent import Descent, descend
+from atdm.kernel.descent import Descent, descend, lag_filter
 from atdm.kernel.design import Design, FloatArray
 
 
@@ -22,6 +22,11 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     answer: FloatArray = x
     return answer
+
+
+def squares_of(vector: FloatArray) -> FloatArray:
+    """All products of two entries, row by row."""
+    return (vector[:, None] * vector).ravel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +99,9 @@ class Span:
 
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
         c, m1 = weights, self.design.order + 1
-        g = (np.multiply.outer(c, c).ravel() @ self.products).reshape(m1, m1)
+        g = (squares_of(c) @ self.products).reshape(m1, m1)
         alpha = solve_positive(g[1:, 1:], g[1:, 0])
-        a = np.concatenate([[1.0], -alpha])
+        a = lag_filter(alpha)
         return alpha, float(a @ g @ a + self.ridge * (c @ self.gram @ c))
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
@@ -115,8 +120,7 @@ class Span:
 
     def filtered_products(self, alpha: FloatArray) -> FloatArray:
         """(ZQ)ᵀ(ZQ)."""
-        a = np.concatenate([[1.0], -alpha])
-        products: FloatArray = self.products @ np.multiply.outer(a, a).ravel()
+        products: FloatArray = self.products @ squares_of(lag_filter(alpha))
         return products.reshape(len(self), len(self))
 
     def descend(self, tolerance: float, start: FloatArray | None = None, most: int | None = None) -> Descent:

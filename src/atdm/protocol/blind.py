@@ -28,7 +28,7 @@ from atdm.crypto.keys import DIGEST_BYTES, derive, digest, open_sealed, seal
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
 from atdm.errors import DataError, PeerError, RunAborted
-from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status
+from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status, lag_filter
 from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray, parameter_count
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span, solve_positive
@@ -393,7 +393,7 @@ class BlindPart(Part):
         """The whole descent in the span, then this agent's own residual r_i = ν − Z_iᵀ(Zξ) − λξ_i."""
         ridge = self.span.ridge
         found, error, trials = self.own.host.once(self.context, "descent", self._descend)
-        a = np.concatenate([[1.0], -found.alpha])
+        a = lag_filter(found.alpha)
         nu, weight = found.objectives[-1], float(self.directions @ found.weights)
         r = nu - float(a @ (self.x[self.span.design.lagged] @ error)) - ridge * weight
         r_scaled = r / (nu * self.scale * math.sqrt(self.agents))

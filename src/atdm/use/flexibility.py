@@ -22,6 +22,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
 
 from atdm.data.clock import stamp
 from atdm.errors import DataError, UsageError
+from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.diagnostics import impulse_filter, roots
 from atdm.model import Model
@@ -122,7 +123,7 @@ class Polytope:
     def recursion(self) -> csr_array:
         """[−B | A] with A d = B u: the recursion of d, sparse."""
         count = len(self)
-        memory = np.concatenate([[1.0], -self.alpha])
+        memory = lag_filter(self.alpha)
         a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
         b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
         return csr_array(hstack([-b, a]))
