@@ -64,6 +64,7 @@ LONG = 1_000_000  # the first seed of `make soak`
 CHUNK = 100  # seeds that a process takes at a time
 # Of coefficients; docs/spec.md. `paper` keeps 1e-6 unless an agent's random matrix is nearly singular, which happens:
 # 1.7e-6 once in 7000 runs of a few agents (seed 1020088).
+ROOMS = ("crypto", "data", "kernel", "protocol")  # whose code a simulated run is made of
 TOLERANCE = {"blind": 3e-4, "moments": 1e-6, "paper": 1e-5}
 _decoder = msgspec.msgpack.Decoder(ToAggregator)
 
@@ -359,8 +360,9 @@ def simulate_many(first: int, runs: int = CHUNK) -> Chunk:
 
 
 def source_hash() -> str:
-    """A series is one of one source: a record of another is not gone on with."""
-    files = sorted([*Path(atdm.__file__).parent.rglob("*.py"), Path(__file__)])
+    """A series is one of one source, as far as it runs here: a record of another is not gone on with."""
+    package = Path(atdm.__file__).parent
+    files = sorted([*(f for room in ROOMS for f in (package / room).rglob("*.py")), package / "run.py", Path(__file__)])
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
