@@ -100,6 +100,11 @@ Decimal = Annotated[str, typer.Option(help="CSV decimal mark.")]
 Order = Annotated[int, typer.Option(help="Order M of the model.")]
 Ridge = Annotated[float, typer.Option(help="Ridge λ on the weights.")]
 Season = Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")]
+Orders = Annotated[str | None, typer.Option(help="Orders M from which the agents choose (blind).")]
+Ridges = Annotated[str | None, typer.Option(help="Ridges λ from which the agents choose (blind).")]
+Seasons = Annotated[str | None, typer.Option(help="Seasons from which the agents choose (blind).")]
+ValidationHorizon = Annotated[str, typer.Option(help="Length of their validation runs.")]
+ValidationEvery = Annotated[str, typer.Option(help="Time between the origins of these.")]
 Nonnegative = Annotated[
     Weights, typer.Option(help="Weights: ridge (raise λ until none is negative), exact (ξ ≥ 0) or free.")
 ]
@@ -112,6 +117,9 @@ Dither = Annotated[float, typer.Option(help="Width of the agents' secret dither,
 
 ModelFile = Annotated[Path, typer.Argument(help="model.json written by atdm fit.")]
 Future = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
+Observed = Annotated[
+    Path | None, typer.Option(help="observed.csv of atdm observe: go on from its last M rows; no --initial needed.")
+]
 Initial = Annotated[
     str | None,
     typer.Option(help="Aggregate temperature at the first M stamps: numbers, or a table of time, aggregate_temp_c."),
@@ -259,9 +267,7 @@ def forecast(
     truth: Annotated[
         Path | None, typer.Option(help="Table of time, aggregate_temp_c: judge the forecast, and start from it.")
     ] = None,
-    observed: Annotated[
-        Path | None, typer.Option(help="observed.csv of atdm observe: go on from its last M rows; no --initial needed.")
-    ] = None,
+    observed: Observed = None,
     start: Start = None,
     horizon: Annotated[str | None, typer.Option(help="How far to forecast, e.g. 7d; all rows if not given.")] = None,
     timezone: Timezone = None,
@@ -287,6 +293,7 @@ def flexibility(
     weather: Future,
     comfort: Annotated[str, typer.Option(help="Comfort band of the aggregate temperature, LOW:HIGH in °C.")],
     initial: Initial = None,
+    observed: Observed = None,
     price: Annotated[Path | None, typer.Option(help="Table of time, price_per_kwh.")] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="Load without flexibility: time, load_kw. Default: least energy for comfort.")
@@ -305,6 +312,7 @@ def flexibility(
         price=read_series(price, "price_per_kwh", timezone=timezone) if price else None,
         baseline=read_series(baseline, "load_kw", timezone=timezone) if baseline else None,
         power=parse_range(power, "--power") if power else None, start=start, horizon=duration(horizon),
+        observed=read_observed(observed, timezone=timezone) if observed else None,
     )  # fmt: skip
     if storage is not None:
         write_file(storage, dumped(found.flex_model()) + "\n")
@@ -581,11 +589,11 @@ def aggregator(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
-    orders: Annotated[str | None, typer.Option(help="Orders M from which the agents choose (blind).")] = None,
-    ridges: Annotated[str | None, typer.Option(help="Ridges λ from which the agents choose (blind).")] = None,
-    seasons: Annotated[str | None, typer.Option(help="Seasons from which the agents choose (blind).")] = None,
-    horizon: Annotated[str, typer.Option(help="Length of their validation runs.")] = "24h",
-    every: Annotated[str, typer.Option(help="Time between the origins of these.")] = "24h",
+    orders: Orders = None,
+    ridges: Ridges = None,
+    seasons: Seasons = None,
+    horizon: ValidationHorizon = "24h",
+    every: ValidationEvery = "24h",
     nonnegative: Nonnegative = Weights.ridge,
     tolerance: Annotated[float, typer.Option(help="Stopping gap of the descent.")] = 1e-12,
     solver_tolerance: Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")] = 5e-5,
@@ -612,11 +620,7 @@ def aggregator(
         nonnegative=CHOICES[nonnegative], tolerance=tolerance, train=train, solver_tolerance=solver_tolerance,
         minimum_norm=minimum_norm,
     )  # fmt: skip
-    if orders or ridges or seasons:
-        plan = deploy.several(
-            plan, parse_list(orders, int) if orders else [], parse_list(ridges, float) if ridges else [],
-            parse_list(seasons, str) if seasons else [], horizon, every,
-        )  # fmt: skip
+    plan = deploy.several(plan, choices(orders, ridges, seasons, horizon, every))
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
     with watching(ui, linger, events, log_line) as watch:
         result = deploy.aggregate(post, plan, sky, watch.say, watch.report)
@@ -669,6 +673,11 @@ def rehearse(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
+    orders: Orders = None,
+    ridges: Ridges = None,
+    seasons: Seasons = None,
+    horizon: ValidationHorizon = "24h",
+    every: ValidationEvery = "24h",
     nonnegative: Nonnegative = Weights.ridge,
     train: Train = 0.75,
     dither: Dither = 0.1,
@@ -691,8 +700,8 @@ def rehearse(
             cluster, weather, protocol.value, watch.say, report=watch.report,
             declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
             rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
-            observe=observe, order=order, ridge=ridge, season=season, nonnegative=CHOICES[nonnegative], train=train,
-            minimum_norm=minimum_norm,
+            observe=observe, choices=choices(orders, ridges, seasons, horizon, every), order=order, ridge=ridge,
+            season=season, nonnegative=CHOICES[nonnegative], train=train, minimum_norm=minimum_norm,
         )  # fmt: skip
         if output is not None:
             write_folder(output, done.files)
@@ -702,6 +711,15 @@ def rehearse(
             show(done.as_dict())
         else:
             out.print(rehearsal_summary(done))
+
+
+def choices(
+    orders: str | None, ridges: str | None, seasons: str | None, horizon: str, every: str
+) -> deploy.Choices:  # fmt: skip
+    return deploy.Choices(
+        orders=parse_list(orders, int) if orders else (), ridges=parse_list(ridges, float) if ridges else (),
+        seasons=parse_list(seasons, str) if seasons else (), horizon=horizon, every=every,
+    )  # fmt: skip
 
 
 def with_address(arguments: list[str]) -> list[str]:

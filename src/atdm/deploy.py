@@ -310,15 +310,26 @@ def plan_from(
     return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
 
 
-def several(
-    plan: Plan, orders: Sequence[int], ridges: Sequence[float], seasons: Sequence[str], horizon: str, every: str
-) -> Plan:
-    """The plan with all combinations as candidates; what is empty is the plan's own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the agents of a run choose from: all combinations; what is empty is the plan's own."""
+
+    orders: Sequence[int] = ()
+    ridges: Sequence[float] = ()
+    seasons: Sequence[str] = ()
+    horizon: str = "24h"  # of a validation run
+    every: str = "24h"  # between the origins of these
+
+
+def several(plan: Plan, choices: Choices) -> Plan:
+    """The plan with the choices as candidates, or as it is where there is nothing to choose."""
+    if not (choices.orders or choices.ridges or choices.seasons):
+        return plan
     step = pd.Timedelta(seconds=plan.step_seconds)
-    periods = [season_steps(season, step) for season in seasons] or [plan.period]
-    combinations = product(periods, orders or [plan.order], ridges or [plan.ridge])
+    periods = [season_steps(season, step) for season in choices.seasons] or [plan.period]
+    combinations = product(periods, choices.orders or [plan.order], choices.ridges or [plan.ridge])
     candidates = [Candidate(order, float(ridge), period) for period, order, ridge in combinations]
-    return choosing(plan, candidates, int(duration(horizon) // step), int(duration(every) // step))
+    return choosing(plan, candidates, int(duration(choices.horizon) // step), int(duration(choices.every) // step))
 
 
 def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:

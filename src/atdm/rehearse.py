@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,7 +25,7 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.data.tables import Format
-from atdm.deploy import Deployed, Say, describe_plan, plan_from, read_own, weather_from
+from atdm.deploy import Choices, Deployed, Say, describe_plan, plan_from, read_own, several, weather_from
 from atdm.errors import RunAborted, UsageError
 from atdm.events import Report, from_line, unseen
 from atdm.model import Model
@@ -53,6 +53,7 @@ AGENTS_PER_PROCESS = 8
 LOOK_EVERY = 0.1  # s between two looks at how the processes do
 WAIT = 600.0  # s for processes to start and for each answer: more means that something hangs
 MEMORY_BYTES = 2 << 30  # free in memory for the files of a rehearsal to be kept there
+NO_CHOICES = Choices()
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
 
 
@@ -142,7 +143,8 @@ class Stage:
             "--protocol", plan.protocol, "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
             "--nonnegative", plan.nonnegative, "--tolerance", repr(plan.tolerance),
             "--solver-tolerance", repr(plan.solver_tolerance), "--train", repr(plan.train),
-            *(["--minimum-norm"] if plan.minimum_norm else []), "--write-anyway", "--events", str(self.events),
+            *_candidates(plan), *(["--minimum-norm"] if plan.minimum_norm else []),
+            "--write-anyway", "--events", str(self.events),
         ]  # fmt: skip
 
     def observer_command(self, url: str, model: Path, rows: int, step_seconds: int, end: pd.Timestamp) -> list[str]:
@@ -159,6 +161,21 @@ class Stage:
         return ["--weather", str(self.weather), *zone, *options]
 
 
+def _candidates(plan: Plan) -> list[str]:
+    """The options that name a plan's candidates, which are all combinations of their orders, ridges and seasons."""
+    if not plan.candidates:
+        return []
+
+    def named(values: Iterable[object], unit: str = "") -> str:
+        return ",".join(f"{value}{unit}" for value in dict.fromkeys(values))
+
+    return [
+        "--orders", named(c.order for c in plan.candidates), "--ridges", named(c.ridge for c in plan.candidates),
+        "--seasons", named((c.period * plan.step_seconds for c in plan.candidates), "s"),
+        "--horizon", f"{plan.horizon * plan.step_seconds}s", "--every", f"{plan.every * plan.step_seconds}s",
+    ]  # fmt: skip
+
+
 def rehearse(
     cluster: Cluster,
     weather: Path,
@@ -170,11 +187,13 @@ def rehearse(
     agents_per_process: int = AGENTS_PER_PROCESS,
     report: Report = unseen,
     observe: int = 0,
+    choices: Choices = NO_CHOICES,
     **options: Any,
 ) -> Rehearsal:
     """Enrol, start everything, fit, compare, and take everything down again, however it ends.
 
     observe: rows at the end that come into the agents' files after the fit, and are observed then.
+    choices: what the agents choose from, under blind.
     """
     if agents_per_process < 1:
         raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
@@ -187,7 +206,7 @@ def rehearse(
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")
         stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules, later=observe)
-        plan = plan_of(stage, cluster, protocol, later=observe, **options)
+        plan = several(plan_of(stage, cluster, protocol, later=observe, **options), choices)
         say(f"plan {describe_plan(plan)}")
         groups = [cluster.agents[i : i + agents_per_process] for i in range(0, len(cluster.agents), agents_per_process)]
         with stage.server() as server, running(stage, groups, server.url) as agents:

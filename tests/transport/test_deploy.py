@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from atdm.deploy import Conductor, several
+from atdm.deploy import Choices, Conductor, several
 from atdm.errors import RunAborted
 from atdm.protocol.aggregator import State
 from atdm.protocol.messages import Announce, Masked, decode_to_agent, encode
@@ -45,7 +45,7 @@ def test_every_released_number_is_that_of_one_process(tmp_path, protocol):
 
 
 def test_agents_of_a_deployment_choose_as_in_one_process_and_keep_their_scores(fresh):
-    fresh.plan = several(fresh.plan, (1, 2), (2.0, 20.0), (), "1d", "1d")
+    fresh.plan = several(fresh.plan, Choices(orders=(1, 2), ridges=(2.0, 20.0), horizon="1d", every="1d"))
     alone = in_process(fresh.stage, fresh.plan)
     with fresh.stage.server() as server:
         deployed = asyncio.run(fresh.perform(server.url))

@@ -59,9 +59,10 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     done = atdm("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5, "--json",
-                "--observe", LATER)  # fmt: skip
+                "--observe", LATER, "--ridges", "50,100")  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
+    assert document["ridge"] in (50.0, 100.0)
     assert document["in_process"]["identical"] is True and document["in_process"]["difference"] == 0.0
     assert document["processes"] == 4 and document["agents"] == 10
     assert document["rounds"]["count"] == document["cost"]["rounds"] - 1  # all but the keys

@@ -165,3 +165,22 @@ def test_equivalent_storage_follows_the_model(world, offer):
     assert np.abs(errors).mean() < 1.0  # K: one mode for two
     assert store["production-capacity"] == "0 kW"
     assert store["consumption-capacity"] == "40 kW"
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_an_offer_goes_on_from_what_was_observed(world, planned):
+    """The last M rows observed are the past: their temperature, and their load in place of a guess."""
+    time = world.weather.loc[world.start :].index
+    plan = pd.Series(20.0, index=world.weather.index)
+    observed = pd.DataFrame({"aggregate_temp_c": [17.0, 18.0, 19.0, 19.5], "load_kw": [9.0, 9.0, 25.0, 27.0]},
+                            index=time[:4])  # fmt: skip
+    found = atdm.flexibility(world.model, world.weather, COMFORT, power=(0.0, 40.0), observed=observed,
+                             baseline=plan if planned else None)  # fmt: skip
+    told = plan.copy()
+    told[time[:4]] = observed["load_kw"]
+    asked = atdm.flexibility(world.model, world.weather, COMFORT, power=(0.0, 40.0), initial=[19.0, 19.5],
+                             start=str(time[2]), baseline=told)  # fmt: skip
+    pd.testing.assert_frame_equal(found.envelope, asked.envelope)
+    assert found.envelope.index[0] == time[4] and not any("taken as" in note for note in found.notes)
+    with pytest.raises(atdm.UsageError, match="neither initial values nor a start"):
+        atdm.flexibility(world.model, world.weather, COMFORT, observed=observed, start=str(time[0]))

@@ -28,7 +28,7 @@ from atdm.kernel.diagnostics import impulse_filter, roots
 from atdm.model import Model
 from atdm.run import Fit
 from atdm.use.forecast import trained
-from atdm.use.series import initial_values, span
+from atdm.use.series import continued, initial_values, span
 
 TIGHT = 1e-9  # feasibility tolerance asked of the solver, in K and kW: re-simulated, comfort holds to 1e-6 K
 TOLERANCE = 1e-6  # K and kW by which a given schedule may leave the limits and still count as inside
@@ -200,24 +200,33 @@ def flexibility(
     weather: pd.DataFrame,
     comfort: tuple[float, float],
     *,
-    initial: Sequence[float] | pd.Series | None,
+    initial: Sequence[float] | pd.Series | None = None,
     price: pd.Series | None = None,
     baseline: pd.Series | None = None,
     power: tuple[float, float] | None = None,
     start: str | None = None,
     horizon: pd.Timedelta = DAY,
+    observed: pd.DataFrame | None = None,
 ) -> Flexibility:
     """What the cluster can offer over `horizon` while its temperature stays within `comfort` [°C].
 
     weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time; its first M rows have the temperatures `initial`.
     price: per kWh, by time; baseline: the load planned without flexibility [kW], by default the least energy
     that keeps comfort; power: limits of the load [kW], by default from nothing to the most seen in training.
+    observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the offer starts after its last row.
     """
     used = trained(model) if isinstance(model, Fit) else model
+    past = None
+    if observed is not None:
+        if initial is not None or start is not None:
+            raise UsageError("with observed rows give neither initial values nor a start")
+        nothing = pd.Series(dtype=float, index=observed.index[:0])
+        load, initial, start = continued(used, observed, nothing if baseline is None else baseline)
+        past, baseline = load.to_numpy(float)[: used.order], None if baseline is None else load
     frame = span(used, weather, baseline, start, horizon)
     first = initial_values(used, initial, pd.DatetimeIndex(frame.index))
     limits, notes = _limits(used, power)
-    before, more = _load_before(used, frame, first, baseline, limits)
+    before, more = _load_before(used, frame, first, baseline, limits) if past is None else (past, [])
     polytope = feasible_loads(used, frame, first, before, comfort, limits)
     _refuse_infeasible(polytope)
     plan = _Planner(used, frame, first, before, _prices(price, polytope.time), limits)
