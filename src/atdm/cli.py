@@ -555,6 +555,9 @@ def agent(
         list[Path], typer.Option(help="Folder of what the agent must not forget; by default in its identity.")
     ] = [],  # noqa: B006 - typer copies it
     signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
+    protocol: Annotated[
+        list[Protocol], typer.Option(help="What it takes part in; others show the aggregator more. Repeat for more.")
+    ] = [Protocol.blind],  # noqa: B006 - as above
     dither: Dither = 0.1,
     quantum: Annotated[float | None, typer.Option(help="Step of the sensor in °C, if not to be found out.")] = None,
     least_agents: LeastAgents = 10,
@@ -568,8 +571,8 @@ def agent(
 ) -> None:
     """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
     rules = atdm.Rules(
-        dither=dither, quantum=quantum, least_agents=least_agents, colluders=colluders, rows_per_day=rows_per_day,
-        days_after_fit=days_after_fit,
+        protocols=tuple(p.value for p in protocol), dither=dither, quantum=quantum, least_agents=least_agents,
+        colluders=colluders, rows_per_day=rows_per_day, days_after_fit=days_after_fit,
     )  # fmt: skip
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     files = deploy.agent_files(identity, data, state)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,7 @@ class Stage:
     def agents_command(self, names: Sequence[str], url: str) -> list[str]:
         pairs = [part for n in names for part in ("--identity", str(self.identity(n)), "--data", str(self.data(n)))]
         own = ["--dither", repr(self.rules.dither), "--least-agents", str(self.rules.least_agents)]
+        own += [part for protocol in self.rules.protocols for part in ("--protocol", protocol)]
         return [*_program("agent"), *pairs, "--roster", str(self.roster), *self._weather(), "--nats", url, *own]
 
     @property
@@ -201,7 +202,7 @@ def rehearse(
         raise UsageError("--protocol plain: agents do not offer it; choose blind, moments or paper")
     if not 0 <= observe < len(cluster.time) - 1 or (observe and protocol != "blind"):
         raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
-    rules = Rules() if rules is None else rules
+    rules = replace(Rules() if rules is None else rules, protocols=(protocol,))
     check_agents(len(cluster.agents), protocol, rules)
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
@@ -36,10 +36,10 @@ from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan
+from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps, window
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
+from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
@@ -175,7 +175,7 @@ def fit(
         train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
     )  # fmt: skip
     own = Rules() if rules is None else rules
-    own = Rules(**{**{name: getattr(own, name) for name in own.__dataclass_fields__}, "dither": dither})
+    own = replace(own, dither=dither)
     check_agents(len(cluster.agents), protocol, own)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
@@ -285,7 +285,9 @@ def enrol(
     """One agent object per column, in the order of their identity keys, and the authority that enrolled them.
 
     share: they stand on one machine, which works out once what follows from public values alone.
+    They take part in any protocol: whoever simulates them holds their readings anyway.
     """
+    rules = replace(rules, protocols=OFFERED)
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))
@@ -400,7 +402,10 @@ def collect(
         metrics=estimate.metrics,
         ledger=ledger,
         cost=cost,
-        inputs=public_inputs(plan, outcome.time, outcome.load, weather),
+        inputs=replace(
+            public_inputs(plan, outcome.time, outcome.load, weather),
+            train=int(np.isin(outcome.time, outcome.kept[: train_rows(len(outcome.kept), plan.train)]).sum()),
+        ),
         solver_residual=estimate.solver_residual,
         notes=notes,
         transcript=transcript or {},

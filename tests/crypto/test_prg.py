@@ -173,3 +173,17 @@ def test_the_floor_grows_with_the_work():
     few, many = prg.keystream_floor([1082], 2, 5), prg.keystream_floor([1082, 1082, 60], 20, 50)
     assert 0 < few < many
     assert prg.keystream_floor([20_000], 1, 1) > 0
+
+
+def test_the_word_at_a_position_is_half_of_the_cipher_of_it():
+    """Through counter mode, whose first block is the cipher of its counter."""
+    positions = np.array([7, -3, 2**40, 7])
+    expected = []
+    for p in positions.tolist():
+        block = p.to_bytes(8, "little", signed=True) + bytes(8)
+        first = Cipher(algorithms.AES256(KEY), modes.CTR(block)).encryptor().update(bytes(8))
+        expected.append(int.from_bytes(first, "little"))
+    words = prg.words_at(KEY, positions)
+    assert words.tolist() == expected and words[0] == words[3] and words[0] != prg.words_at(bytes(32), positions)[0]
+    with pytest.raises(UsageError, match="31 bytes"):
+        prg.words_at(KEY[:31], positions)

@@ -15,7 +15,7 @@ from atdm.kernel.descent import Status
 from atdm.protocol.desk import Outcome
 from atdm.protocol.messages import Announce, encode
 from atdm.protocol.roster import COHORT_OWNERS, Member, assign_cohorts, check_cohorts
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import OFFERED, Rules
 from atdm.run import fit
 from tests.clusters import tiny
 from tests.protocol.world import LOOSE, Killed, World, written
@@ -36,7 +36,8 @@ def one_world(seed: int) -> Counter:
     """A cluster of 3 to 12 agents in one cohort, or of 16 to 27 in two or three, and up to three tries to fit it."""
     rng = random.Random(seed)
     agents = rng.choice([*range(3, 13)] * 2 + [16, 17, 20, 24, 27])
-    rules = LOOSE if rng.random() < 0.8 else Rules(least_agents=min(agents, 10), rows_per_parameter=1, dither=0)
+    strict = Rules(protocols=OFFERED, least_agents=min(agents, 10), rows_per_parameter=1, dither=0)
+    rules = LOOSE if rng.random() < 0.8 else strict
     world = World(tiny(seed, agents=agents, rows=60), seed, rules)
     cohorts = {member.cohort for member in world.roster.members}
     seen: Counter = Counter()

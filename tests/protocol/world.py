@@ -26,11 +26,13 @@ from atdm.protocol.observe import Phase as Seen
 from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan, ProtocolName
 from atdm.protocol.readings import Readings, seconds, window
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import OFFERED, Rules
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
 
-LOOSE = Rules(least_agents=3, rows_per_parameter=1, agents_per_total=1, leverage=1.0, colluders=0, dither=0)
+LOOSE = Rules(
+    protocols=OFFERED, least_agents=3, rows_per_parameter=1, agents_per_total=1, leverage=1.0, colluders=0, dither=0
+)
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed
 _decoder = msgspec.msgpack.Decoder(ToAggregator)
 

@@ -32,11 +32,11 @@ from atdm.protocol import (
 )
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.blind import BlindPart
+from atdm.protocol.blind import BlindPart, Phase
 from atdm.protocol.observe import ObservePart
 from tests.clusters import tiny
 from tests.crypto import test_keys, test_prg, test_ring
-from tests.protocol import test_blind, test_choice, test_observe, test_opened, test_vanishing
+from tests.protocol import test_blind, test_choice, test_liar, test_observe, test_opened, test_vanishing
 from tests.protocol.world import World
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_rules, test_secrets
 from tests.reliability.places import MEMBER, Place, desk_places
@@ -101,6 +101,12 @@ def with_patch(test: Callable[..., object], *args: object) -> None:
     """A test that takes monkeypatch."""
     with pytest.MonkeyPatch.context() as own:
         test(*args, own)
+
+
+def with_lies(test: Callable[..., object], *args: object) -> None:
+    """A test that takes what arranges a lie."""
+    with pytest.MonkeyPatch.context() as own:
+        test(partial(test_liar.lying, own), *args)
 
 
 def releases_twice() -> None:
@@ -213,7 +219,7 @@ MUTANTS = (
            lambda: test_prg.test_a_nonce_is_accepted_once_unless_the_caller_vouches(prg.Stream(test_prg.KEY).add),
            "a nonce is accepted once"),
     Mutant("2 orthonormal: directions are normalised",
-           (Edit(BlindPart, "_propose", "norm = math.sqrt(outside)", "norm = 1.1 * math.sqrt(outside)"),),
+           (Edit(BlindPart, "_propose", "norm = math.sqrt(outside)", "norm = 1.003 * math.sqrt(outside)"),),
            test_rules.test_directions_are_orthonormal, "directions are orthonormal"),
     Mutant("3 few bits: totals have 16",
            (Edit(blind, "basis_layout", "BLIND_BUDGET, most=BASIS_BITS", "BLIND_BUDGET, most=32"),),
@@ -222,14 +228,26 @@ MUTANTS = (
            (Edit(BlindPart, "__init__", "own.rules.dither", "0.0"),),
            test_rules.test_what_enters_a_total_is_dithered, "what enters a total is dithered"),
     Mutant("3 dither fixed: a stamp always gets the same",
-           (Edit(readings, "dithered", "words[index[here] % _BLOCK]", "words[: int(here.sum())]"),),
+           (Edit(readings, "dithered", "readings.time) >>", "np.arange(len(readings.time))) >>"),),
            test_blind.test_dither_is_secret_small_and_always_the_same_for_a_time_stamp, "always the same"),
     Mutant("4 totals: no more than the cap on any row",
            (Edit(BlindPart, "_propose", "totals + 1 > rules.totals_cap(self.agents) or", "False or"),),
            test_blind.test_limits_stop_the_solver_with_a_warning_not_an_error, "limits stop the solver"),
     Mutant("4 leverage: nobody's passes the cap",
-           (Edit(BlindPart, "_propose", "limited = self.candidate**2 > room", "limited = False"),),
+           (Edit(BlindPart, "_propose", "self.limits = self.candidate**2 > room", "self.limits = False"),),
            test_rules.test_nobodys_leverage_passes_its_cap, "leverage stays below its cap"),
+    Mutant("4 own account: nobody takes back another's refusal",
+           (Edit(BlindPart, "_insist", "if not agrees:", "if False:"),),
+           partial(with_lies, test_liar.test_nobody_takes_back_another_agents_refusal, dict(totals=1), (-1.0, 0.0)),
+           "a refusal is not taken back"),
+    Mutant("4 own account: a row shown before is not new",
+           (Edit(BlindPart, "_insist", "if not agrees:", "if False:"),),
+           partial(with_lies, test_liar.test_nobody_says_for_another_agent_that_a_row_is_new), "a row is not new"),
+    Mutant("2 orthonormal seen: everybody looks at the row of QᵀQ",
+           (Edit(BlindPart, "_after_basis", "if not np.abs(row - np.eye(len(row))[-1]).max() <= ORTHONORMAL:",
+                 "if False:"),),
+           partial(with_lies, test_liar.test_a_lie_about_lengths_ends_the_run, Phase.BASIS, "gram", -0.9),
+           "a lie about lengths ends the run"),
     Mutant("4 stored directions: refused beyond the caps",
            (Edit(exposure.Exposure, "refuses", "np.logical_or.reduce(over & (more > 0), axis=0)",
                  "np.zeros(added.shape[1], dtype=bool)"),),
@@ -259,8 +277,15 @@ MUTANTS = (
                  "if not self.season_hours[0] <= hours <= self.season_hours[1]:", "if False:"),),
            partial(refuses, 3), "a plan outside its rules is refused"),
     Mutant("7 window: long enough",
-           (Edit(rules.Rules, "_reason_to_refuse_model", "if plan.length < needed:", "if False:"),),
+           (Edit(rules.Rules, "too_short", "if rows < needed:", "if False:"),),
            partial(refuses, 0), "a plan outside its rules is refused"),
+    Mutant("7 kept rows: long enough without those that somebody lacks",
+           (Edit(BlindPart, "_after_rows", "if (reason := ", "if False and (reason := "),),
+           test_liar.test_too_few_rows_that_everybody_has_are_refused_like_a_window_too_short, "too few rows"),
+    Mutant("7 protocols: blind alone",
+           (Edit(rules.Rules, "reason_to_refuse", "if plan.protocol not in self.protocols:", "if False:"),),
+           partial(test_liar.test_an_agent_takes_part_in_blind_alone_unless_its_owner_says_more, "moments"),
+           "takes part in blind alone"),
     Mutant("7 weather: the agent's own copy",
            (Edit(Agent, "_reason_to_refuse", "if announce.plan.weather != self.own.weather.hash():", "if False:"),),
            test_rules.test_an_agent_takes_no_weather_but_its_own, "other weather is refused"),
@@ -310,11 +335,12 @@ MUTANTS = (
             Edit(BlindPart, "_announce", "room=self.plan.widest()[0] - self.plan.order", "room=0")),
            test_choice.test_no_size_tells_which_candidate_is_at_hand, "no size tells the candidate"),
     Mutant("8 in effect: the state rests on three agents",
-           (Edit(BlindPart, "_release", "if not 1.0 / size >= least:", "if False:"),),
+           (Edit(BlindPart, "_release", "if not 0 < size <= 1.0 / least:", "if False:"),),
            test_rules.test_three_agents_of_unequal_weight_release_nothing, "nothing is released"),
     Mutant("8 released once: rows shown before are left out",
            (Edit(BlindPart, "_after_rows", '"released"][values["missing"] == 0] == 0',
-                 '"released"][values["missing"] == 0] >= 0'),), releases_twice, "a row was released twice"),
+                 '"released"][values["missing"] == 0] >= 0'),
+            Edit(BlindPart, "_insist", "if not agrees:", "if False:")), releases_twice, "a row was released twice"),
     Mutant("8 sealed: an altered release does not open",
            (Edit(blind, "unsealed_release", "raise PeerError(", "_ = ("),),
            partial(test_blind.test_a_release_that_one_message_was_altered_in_does_not_open, 1, 30),

@@ -124,8 +124,9 @@ class Simulation:
             self.cluster, self.protocol, order=1, ridge=20.0, nonnegative="ridge" if self.nonnegative else False
         )
         self.rules = Rules(
-            least_agents=self.least, rows_per_parameter=1, agents_per_total=1, leverage=1.0, colluders=0, dither=0
-        )
+            protocols=(self.protocol,), least_agents=self.least, rows_per_parameter=1, agents_per_total=1,
+            leverage=1.0, colluders=0, dither=0,
+        )  # fmt: skip
         authority = SigningKey(rng.randbytes(32))
         keys = {name: SigningKey(rng.randbytes(32)) for name in self.cluster.agents}
         self.roster = sign_roster(authority, [(n, str(self.cluster.owner[n]), keys[n].public) for n in keys])

@@ -231,7 +231,7 @@ def test_weather_that_does_not_cover_the_rows_ends_the_run() -> None:
 
 def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive() -> None:
     still = Readings(np.arange(9) * 60, np.full(9, 20.0), np.zeros(9))
-    moved = dithered(still, b"k" * 32, 60, 0.1, None).temperature - 20.0
+    moved = dithered(still, b"k" * 32, 0.1, None).temperature - 20.0
     assert 0 < np.abs(moved).max() <= 0.05 * LEAST_QUANTUM
     with pytest.raises(DataError, match="positive"):
-        dithered(still, b"k" * 32, 60, 0.1, 0.0)
+        dithered(still, b"k" * 32, 0.1, 0.0)

@@ -15,13 +15,13 @@ from atdm.data import Cluster
 from atdm.data.tables import Format
 from atdm.deploy import AgentFiles, Conductor, Deployed, Post, Seat, aggregate, link_agent, seat_agent, weather_from
 from atdm.protocol.plan import Plan
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import OFFERED, Rules
 from atdm.rehearse import Stage, plan_of, set_up
 from atdm.transport.enrolment import read_aggregator, read_roster
 from atdm.transport.nats import Door
 from tests.clusters import tiny
 
-LOOSE = Rules(least_agents=3, rows_per_parameter=1.0, leverage=1.0, agents_per_total=1)
+LOOSE = Rules(protocols=OFFERED, least_agents=3, rows_per_parameter=1.0, leverage=1.0, agents_per_total=1)
 AGENTS, ROWS = 4, 60
 PLAN = {"order": 1, "ridge": 2.0, "nonnegative": False}
 

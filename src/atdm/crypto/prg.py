@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 import numpy as np
+import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
 from atdm.crypto.keys import KEY_BYTES, Field, digest
 from atdm.crypto.ring import WORD_BYTES, UInt64Array
@@ -107,6 +108,18 @@ class MaskSet:
         self._scratch.apply(words, nonce, self._plus, self._minus)
 
 
+def words_at(key: bytes, positions: npt.NDArray[np.int64]) -> UInt64Array:
+    """The word that belongs to each position, whichever others are asked for: half of AES-256 of the position.
+
+    Equal positions give equal words, which is what this is for; as a cipher for messages that would be a fault.
+    """
+    _check_key(key)
+    blocks = np.zeros((len(positions), 2), dtype="<i8")
+    blocks[:, 0] = positions
+    encrypted = Cipher(AES256(key), ECB()).encryptor().update(blocks.tobytes())  # noqa: S305 - AES itself, no mode
+    return np.frombuffer(encrypted, dtype="<u8")[::2].astype(np.uint64)
+
+
 def pair_sign(own: bytes, peer: bytes) -> int:
     """+1 for the smaller identity of a pair, -1 for the larger."""
     if own == peer:
@@ -144,9 +157,13 @@ def _bare(total: UInt64Array, ciphers: Sequence[CipherContext]) -> None:
             np.add(part, stream, part)
 
 
-def _open(key: bytes) -> CipherContext:
+def _check_key(key: bytes) -> None:
     if len(key) != KEY_BYTES:
         raise UsageError(f"mask key is {len(key)} bytes: give {KEY_BYTES} bytes, as derive() returns")
+
+
+def _open(key: bytes) -> CipherContext:
+    _check_key(key)
     return Cipher(AES256(key), CTR(bytes(NONCE_BYTES))).encryptor()
 
 

@@ -196,11 +196,12 @@ class Agent:
 
     def _limit(self) -> int:
         """Bytes of the largest message that can come next."""
-        if self.part is not None:
-            return self.part.largest()
         if self.state is State.LOST:
             return ANY_MESSAGE
-        return 128 * len(self.roster) if self.state is State.JOINED else 0
+        announcement = 8 * len(self.roster)  # its list of cohorts
+        if self.part is not None:
+            return max(announcement, self.part.largest())
+        return 128 * len(self.roster) if self.state is State.JOINED else announcement
 
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): accept or refuse the plan."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from atdm.crypto.keys import digest
-from atdm.errors import PeerError, RunAborted
+from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.desk import Desk, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -62,6 +62,8 @@ class Aggregator:
         attempt: int = 0,
         keep: bool = False,
     ) -> None:
+        if plan.protocol not in DESKS:
+            raise UsageError(f"protocol {plan.protocol}: agents do not offer it; choose blind, moments or paper")
         self.members = roster.restrict(frozenset(cohorts)).members
         self.notebook = Notebook("aggregator", keep)
         self.state = State.GATHERING

@@ -50,7 +50,7 @@ SCALAR_BITS = 34  # residuals arrive divided by about their last public size, so
 SCALAR_SUM = 2.0**14 - 1  # with 34 bits, ±2^48 quanta
 VERIFY = 1e-9  # relative: an agent's own SP_I and SP_II against the leader's
 DIAGONALS = (0.3, 3.0)  # shares of λ; see BlindPart._diagonal_share
-ROOM_FOR_DIAGONALS = 12  # totals allowed
+AGENTS_FOR_DIAGONALS = 37  # which usually allow 12 totals
 LOOK_AHEAD = 12  # ridges above the present one whose weights are looked at
 MOST_MOVES = 6  # changes of ridge between two totals
 MOST_TRIES = 8  # normalisations of one direction while agents limit their part of it
@@ -58,6 +58,7 @@ LIMIT = 0.98  # of the leverage left, so that the next normalisation does not pa
 HALFWAY = 1e-2  # residual at which candidates are compared a second time
 MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
+ORTHONORMAL = 1e-2  # how far a row of QᵀQ may be from the identity's: directions are normalised from rounded sums
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
 
 SEAL_WORDS = DIGEST_BYTES // WORD_BYTES
@@ -117,12 +118,11 @@ class BlindPart(Part):
     def __init__(self, session: Session, own: Own) -> None:
         super().__init__(session, own)
         self.plan: Plan = session.run.plan  # with the candidate at hand as its model
-        plan = self.plan
         self.phase = Phase.SECRET
         self.step = 0
         self.context = digest("blind context", session.run.id)
         quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
-        self.readings = dithered(own.readings, own.secret, plan.step_seconds, own.rules.dither, quantum)
+        self.readings = dithered(own.readings, own.secret, own.rules.dither, quantum)
         self.base = Basis()  # what everybody still has of an earlier run,
         self.inherited = 0  # how many directions of it this run starts with,
         self.opened = 0  # and totals opened since
@@ -173,7 +173,7 @@ class BlindPart(Part):
         released = positions(self.own.exposure.released, self.times) >= 0
         stored = offer(self.own.memory.basis(run.roster_hash))
         values = {"missing": missing.astype(float), "released": released.astype(float), "basis": stored}
-        return self._send(Phase.ROWS, rows_layout(self.plan), values)
+        return self._send(Phase.ROWS, rows_layout(self.plan.length), values)
 
     # The veiled, authenticated sum
 
@@ -185,7 +185,7 @@ class BlindPart(Part):
         except DataError:
             if phase not in (Phase.FLAGS, Phase.SCALARS):
                 raise  # a reading
-            raise RunAborted("a residual passes the range of a sum: the zones differ too much for this ridge") from None
+            raise RunAborted("a residual passes the range of a sum: give a larger ridge, zones differ much") from None
         self._nonce = sum_nonce(self.context, phase, layout)
         if phase is not Phase.RELEASE:
             self._keys = self.own.host.once(
@@ -216,6 +216,7 @@ class BlindPart(Part):
             expect(message, Finished)
             self.finished = True
             del self._veil, self._checks, self._keys, self._group
+            self.own.host.forget("check keys")
             return []
         total = expect(message, Total)
         if total.step != self.step:
@@ -252,23 +253,34 @@ class BlindPart(Part):
         self.fresh = values["released"][values["missing"] == 0] == 0  # rows whose h and s nobody was shown before
         if len(self.kept) <= self.plan.order:
             raise RunAborted(f"only {len(self.kept)} rows have readings from every agent: choose another window")
+        reasons = (self.own.rules.too_short(self.plan.of(model), len(self.kept)) for model in self.plan.models())
+        if (reason := next((reason for reason in reasons if reason is not None), None)) is not None:
+            raise RunAborted(reason)
         at = positions(self.readings.time, self.kept)
+        shown = positions(self.own.exposure.released, self.kept) >= 0
+        self._insist(not (at < 0).any() and not (shown & self.fresh).any())
         self.x = self.readings.temperature[at] - REFERENCE_TEMP
         self.base = agree(self.own.memory.basis(self.session.run.roster_hash), values["basis"], self.agents)
         self.lacking = np.isnan(self.base.totals.on(self.kept))  # rows × directions still to be summed
         if self.lacking.all():  # no row in common: directions made for these rows serve better for the same count
             self.base, self.lacking = Basis(), self.lacking[:, :0]
         rules = self.own.rules
-        refused = self.own.exposure.refuses(
+        self.refused = self.own.exposure.refuses(
             self.kept, self.lacking, self.base.directions, rules.totals_cap(self.agents), rules.leverage
         )
         layout = load_layout(self.agents, len(self.kept), len(self.base.totals))
-        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at], "refused": refused.astype(float)})
+        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at], "refused": self.refused.astype(float)})
+
+    def _insist(self, agrees: bool) -> None:
+        """An agent's own account decides for it, whatever a total says that others' words were added to."""
+        if not agrees:
+            raise RunAborted("a total denies what this agent said of itself: somebody sent what it should not")
 
     def _after_load(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("load total", values["load"])
         self._model(values["load"])
         self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
+        self._insist(not self.refused[: self.inherited].any())
         if self.inherited:
             return self._extend()
         self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
@@ -336,15 +348,15 @@ class BlindPart(Part):
         self.candidate = (self.p - float(self.directions @ along)) / norm
         totals, leverage = exposure.worst(self.kept)
         room = rules.leverage - leverage
-        limited = self.candidate**2 > room
-        if limited:
+        self.limits = self.candidate**2 > room
+        if self.limits:
             target = math.copysign(LIMIT * math.sqrt(max(room, 0.0)), self.candidate)
             own_share = 1.0 - float(self.directions @ self.directions)
             self.p += (target - self.candidate) * norm / max(own_share, INDEPENDENT)
-        refused = totals + 1 > rules.totals_cap(self.agents) or (limited and self.tries == MOST_TRIES)
+        self.refuses = totals + 1 > rules.totals_cap(self.agents) or (self.limits and self.tries == MOST_TRIES)
         self.tries += 1
         values = {
-            "flags": np.array([refused, limited], dtype=float),
+            "flags": np.array([self.refuses, self.limits], dtype=float),
             "inner": self.directions * self.p,
             "square": np.array([self.p**2]),
         }
@@ -352,7 +364,8 @@ class BlindPart(Part):
 
     def _after_flags(self, values: dict[str, FloatArray]) -> list[Message]:
         self.own.notebook.write("scalars", np.concatenate(list(values.values())), "flags")
-        refused, limited = values["flags"]
+        refused, limited = values["flags"] > 0
+        self._insist((refused or not self.refuses) and (limited or not self.limits))
         self.limited = self.limited or bool(limited)
         if refused and len(self.span) == 0:
             raise RunAborted("agents refuse any further total over these rows: choose rows not yet used as often")
@@ -384,6 +397,8 @@ class BlindPart(Part):
         self.own.notebook.write("scalars", np.append(values["gram"], values["one"]), "gram")
         before = self.span
         total, one, row = values["total"], float(values["one"][0]), values["gram"]
+        if not np.abs(row - np.eye(len(row))[-1]).max() <= ORTHONORMAL:
+            raise RunAborted("a direction is not the next of an orthonormal basis: somebody sent what it should not")
         self.span = self.own.host.once(self.context, "span", lambda: before.add(total, one, row))
         self.moves = 0
         self.opened += 1
@@ -412,9 +427,9 @@ class BlindPart(Part):
         return self._send(Phase.SCALARS, layout, values)
 
     def _diagonal_share(self) -> float:
-        """Once nonnegative="ridge" has raised λ, two directions are 1/(‖Z_i‖² + share·λ), where the cap leaves room for
-        them: they span how the weights move with λ, so that finding the right λ costs few further totals."""
-        roomy = self.plan.nonnegative == "ridge" and self.own.rules.totals_cap(self.agents) >= ROOM_FOR_DIAGONALS
+        """Once nonnegative="ridge" has raised λ, two directions are 1/(‖Z_i‖² + share·λ), where the usual cap leaves
+        room for them: they span how the weights move with λ, so that finding the right λ costs few further totals."""
+        roomy = self.plan.nonnegative == "ridge" and self.agents >= AGENTS_FOR_DIAGONALS
         return self.diagonals[0] if roomy and self.diagonals and self.ridge_steps else 0.0
 
     def _trials(self) -> int:
@@ -454,6 +469,8 @@ class BlindPart(Part):
         self.own.host.once(self.context, "verified", lambda: verify_leader(self.span, announced, self.plan.tolerance))
         self.announced = announced
         self.inner, (self.square, residual) = values["inner"], values["squares"]
+        if not min(self.square, residual) >= -ORTHONORMAL:
+            raise RunAborted("a sum of squares is negative: somebody sent what it should not")
         self.negative = values["negative"]
         before, self.gap = self.gap, self.scale * math.sqrt(max(residual, 0.0))
         self.scale = 4 * self.gap if self.gap > 0 else self.scale
@@ -534,8 +551,8 @@ class BlindPart(Part):
         span, found = self.span, self.announced
         size = float(found.weights @ span.gram @ found.weights)
         least = max(3.0, self.agents / 4)
-        if not 1.0 / size >= least:
-            raise RunAborted(f"the state would rest on {1 / size:.1f} agents in effect, fewer than {least:g}")
+        if not 0 < size <= 1.0 / least:
+            raise RunAborted(f"the state would rest on {1 / max(size, 1e-9):.1f} agents in effect, not on {least:g}")
         if not abs(float(span.ones @ found.weights) - 1.0) < 1e-6:
             raise RunAborted("the weights do not add up to one")
         state = self.own.host.once(self.context, "state", lambda: span.state(found.weights) + REFERENCE_TEMP)
@@ -620,11 +637,11 @@ def verify_leader(span: Span, found: Announced, tolerance: float) -> bool:
 # Layouts
 
 
-@lru_cache(maxsize=32)
-def rows_layout(plan: Plan) -> Layout:
+@lru_cache(maxsize=2)  # it may be long
+def rows_layout(length: int) -> Layout:
     return Layout((
-        Block("missing", plan.length, 0, 1.0),
-        Block("released", plan.length, 0, 1.0),
+        Block("missing", length, 0, 1.0),
+        Block("released", length, 0, 1.0),
         Block("basis", SLOTS * HASH_WORDS, 0, 2.0**HASH_BITS),
     ))  # fmt: skip
 
@@ -668,7 +685,7 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
     ))  # fmt: skip
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=2)
 def release_layout(plan: Plan, rows: int) -> Layout:
     size = parameter_count(*plan.widest()) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
     size += len(plan.candidates) > 0  # which of them it is
@@ -763,8 +780,13 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
     alpha, beta, gamma, theta, occupancy = (part[:size] for part, size in own)
     times = window(plan)
     load, state = np.split(rest, 2)
+    if not all(np.isfinite(part).all() for part in (*padded, numbers, rest)):
+        raise PeerError("the release has numbers that are not finite")
     if not 0 <= int(numbers[4]) < len(STATUSES):
         raise PeerError("the release has a status that is none")
+    rows, time = (times[bitmap_flags(np.ascontiguousarray(bits).view(np.uint64), length)] for bits in (kept, fresh))
+    if len(time) != len(state) or not np.isin(time, rows).all():
+        raise PeerError("the release has other rows than it says")
     metrics: dict[str, dict[str, dict[str, float]]] = {}
     for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
         metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
@@ -780,7 +802,7 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
             metrics=metrics,
         ),
         load=load,
-        kept=times[bitmap_flags(np.ascontiguousarray(kept).view(np.uint64), length)],
-        time=times[bitmap_flags(np.ascontiguousarray(fresh).view(np.uint64), length)],
+        kept=rows,
+        time=time,
         chosen=chosen,
     )

@@ -90,10 +90,6 @@ class Exposure:
         self.book.append(charge)
         self._new.append(charge)
 
-    def unreleased(self, rows: IntArray) -> IntArray:
-        """Rows of the aggregate state and load that no release has shown yet."""
-        return np.setdiff1d(rows, self.released)
-
     def release(self, rows: IntArray) -> None:
         """Book rows of the aggregate state and load as shown, before consent to their release leaves."""
         self.released = np.union1d(self.released, rows) if len(self.released) else rows

@@ -69,7 +69,7 @@ class ObservePart(Part):
         asked = at[self.given]
         readings = Readings(own.readings.time[asked], own.readings.temperature[asked], own.readings.load[asked])
         quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
-        self.readings = dithered(readings, own.secret, plan.step_seconds, own.rules.dither, quantum)
+        self.readings = dithered(readings, own.secret, own.rules.dither, quantum)
 
     @property
     def weight(self) -> float:

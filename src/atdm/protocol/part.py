@@ -31,6 +31,9 @@ class Host:
             self._known[what] = (context, value)
         return cast(T, value)
 
+    def forget(self, what: str) -> None:
+        self._known.pop(what, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Own:

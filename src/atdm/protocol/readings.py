@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.crypto.keys import derive, digest
-from atdm.crypto.prg import Stream, nonce
+from atdm.crypto.prg import words_at
 from atdm.data.clock import MONDAY, phase
 from atdm.errors import DataError, PeerError
 from atdm.kernel.design import FloatArray, Inputs, IntArray
@@ -14,7 +14,6 @@ from atdm.protocol.plan import AnyPlan, Plan, train_rows
 
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
 MONDAY_SECONDS = int(MONDAY.timestamp())
-_BLOCK = 4096  # time steps whose dither is drawn in one go
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,20 +95,13 @@ def sensor_quantum(temperature: FloatArray) -> float:
     return float(values[np.argmax(counts)]) * LEAST_QUANTUM
 
 
-def dithered(readings: Readings, secret: bytes, step_seconds: int, width: float, quantum: float | None) -> Readings:
-    """Readings with the agent's secret dither, uniform and `width` quanta wide; a stamp always gets the same one."""
+def dithered(readings: Readings, secret: bytes, width: float, quantum: float | None) -> Readings:
+    """Readings with the agent's secret dither, uniform and `width` quanta wide; a stamp gets the same one for ever."""
     if width == 0:
         return readings
     if quantum is None:
         quantum = sensor_quantum(readings.temperature)
     elif quantum <= 0:
         raise DataError(f"sensor quantum {quantum} °C: declare a positive one")
-    index, offset = np.divmod(readings.time, step_seconds)
-    uniform = np.empty(len(index))
-    for part in np.unique(offset):
-        stream = Stream(derive(secret, "dither", step_seconds, int(part)))
-        for block in np.unique(index[offset == part] // _BLOCK):
-            here = (offset == part) & (index // _BLOCK == block)
-            words = stream.words(_BLOCK, nonce(b"dither", int(block)))
-            uniform[here] = (words[index[here] % _BLOCK] >> np.uint64(11)) * 2.0**-53 - 0.5
+    uniform = (words_at(derive(secret, "dither"), readings.time) >> np.uint64(11)) * 2.0**-53 - 0.5
     return Readings(readings.time, readings.temperature + uniform * (width * quantum), readings.load)

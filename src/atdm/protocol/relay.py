@@ -21,7 +21,7 @@ class BlindDesk(Desk):
         self._secrets: bytes | None = None
         self._sums = 0
         plan = run.plan
-        largest_sum = 2 * rows_layout(plan).words + 4 * plan.widest()[1] + 4096  # words: rows, or the release
+        largest_sum = 2 * rows_layout(plan.length).words + 4 * plan.widest()[1] + 4096  # words: rows, or the release
         largest_sum += choice_layout(len(plan.candidates), plan.most_origins()).words  # or what candidates scored
         largest_sum += min(run.agents, MOST_STORED) * plan.length  # or stored directions over new rows
         self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)

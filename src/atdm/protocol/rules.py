@@ -11,6 +11,7 @@ from atdm.protocol.readings import window
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # `blind` warns below
+OFFERED = ("blind", "moments", "paper")  # protocols that agents know
 DAY = 86400  # s
 
 
@@ -18,6 +19,7 @@ DAY = 86400  # s
 class Rules:
     """An agent's own limits; the defaults are those of docs/spec.md §7."""
 
+    protocols: tuple[str, ...] = ("blind",)  # it takes part in; the others show the aggregator more
     least_agents: int = 10  # in `blind`; 3 elsewhere, where the ledger says what is revealed anyway
     leverage: float = 0.75  # most of l_i = Σ_k q_ik², the share of this agent in any combination of totals
     totals: int = 14  # most totals over any row of its data,
@@ -33,6 +35,8 @@ class Rules:
     days_after_fit: int = 92  # for which its weights serve observations; after that the agent wants a new fit
 
     def __post_init__(self) -> None:
+        if not self.protocols or not set(self.protocols) <= set(OFFERED):
+            raise UsageError(f"protocols {', '.join(self.protocols)}: agents offer {', '.join(OFFERED)}")
         if self.least_agents < LEAST_AGENTS:
             raise UsageError(f"least_agents {self.least_agents}: no protocol is offered below {LEAST_AGENTS} agents")
         if not (0 < self.leverage <= 1 and self.totals >= 1 and self.agents_per_total >= 1):
@@ -52,6 +56,8 @@ class Rules:
             check_plan(plan)
         except UsageError as error:
             return str(error)
+        if plan.protocol not in self.protocols:
+            return f"protocol {plan.protocol}: this agent takes part in {', '.join(self.protocols)} only"
         least = self.least_agents if plan.protocol == "blind" else LEAST_AGENTS
         if agents < least:
             return f"{agents} agents take part, this agent asks for at least {least} under {plan.protocol}"
@@ -69,9 +75,13 @@ class Rules:
             return f"order {plan.order} is above the {self.order} this agent accepts"
         if not self.season_hours[0] <= hours <= self.season_hours[1]:
             return f"a season of {hours:g} h is outside the {self.season_hours} h this agent accepts"
+        return self.too_short(plan, plan.length)
+
+    def too_short(self, plan: Plan, rows: int) -> str | None:
+        """Why so many rows are too few for a plan's model, if they are."""
         needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
-        if plan.length < needed:
-            return f"a window of {plan.length} rows is too short, this agent asks for {needed:g} or more"
+        if rows < needed:
+            return f"a window of {rows} rows is too short, this agent asks for {needed:g} or more"
         return None
 
     def reason_not_to_observe(
