@@ -11,6 +11,7 @@ import pytest
 import atdm
 from atdm import cli
 from atdm.cli import main
+from atdm.use.series import parse_start
 from tests.clusters import tiny
 
 
@@ -181,3 +182,21 @@ def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys
     code, out, err = observe(monkeypatch, capsys, model)
     assert code and "observed.csv" in err
     assert [row["aggregate_temp_c"] for row in json.loads(out)["rows"]] == [19.0, 19.1]
+
+
+def test_without_arguments_the_help_is_shown(monkeypatch, capsys):
+    for words in ((), ("enroll",)):
+        code, out, err = run(monkeypatch, capsys, *words)
+        assert code == 2 and "Usage" in out + err and "atdm: " not in err
+
+
+def test_no_fit_is_begun_that_could_not_be_written(monkeypatch, capsys, files):
+    monkeypatch.setattr(cli.atdm, "fit", lambda *_, **__: pytest.fail("a fit was begun"))
+    code, _, err = run(monkeypatch, capsys, "fit", *files, "-o", files[1])
+    assert code == 2 and "it is a file" in err
+
+
+def test_a_start_without_an_offset_is_on_the_clock_of_the_tables():
+    assert parse_start("2018-01-30T12:00", "America/New_York") == "2018-01-30T17:00:00+00:00"
+    assert parse_start("2018-01-30T12:00", None) == "2018-01-30T12:00:00+00:00"
+    assert parse_start("2018-01-30T12:00+02:00", "America/New_York") == "2018-01-30T10:00:00+00:00"

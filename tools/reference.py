@@ -95,6 +95,8 @@ def _default(parameter: inspect.Parameter) -> str:
     value = parameter.default
     if value is parameter.empty:
         return "required"
+    if isinstance(value, list):
+        value = " ".join(str(each) for each in value)
     return "" if value is None or value is False or value == "" else f"`{getattr(value, 'value', value)}`"
 
 

@@ -26,7 +26,7 @@ from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
 from atdm.report.findings import findings_table
-from atdm.report.folder import check_writable, write_file, write_folder
+from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.page import compare_page, fit_page
 from atdm.report.rehearsal import rehearsal_summary, verdict
 from atdm.report.reproduce import page as reproduction_page
@@ -44,7 +44,7 @@ from atdm.report.use_text import (
     observation_text,
     selection_table,
 )  # fmt: skip
-from atdm.run import without_nan
+from atdm.run import one_blas_thread, without_nan
 from atdm.transport import enrolment
 from atdm.use.bench import bench as run_bench
 from atdm.use.bench import parse_sizes
@@ -55,6 +55,7 @@ from atdm.use.series import (
     parse_initial,
     parse_list,
     parse_range,
+    parse_start,
     read_future,
     read_observed,
     read_series,
@@ -63,13 +64,14 @@ from atdm.use.series import (
 from atdm.watch import Seeing, parse_end
 from atdm.watch import observe as observe_rows
 
+WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
 app = typer.Typer(
     help="Learn the aggregate thermal model of a building cluster without anyone seeing any building's data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 class Protocol(StrEnum):
@@ -189,6 +191,7 @@ def fit(
 ) -> None:
     """Fit the model of a cluster, every agent simulated in this process."""
     cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
+    check_folder(output)
     result = atdm.fit(
         cluster, protocol.value, order=order, ridge=ridge,
         season=season, nonnegative=CHOICES[nonnegative], tolerance=tolerance,
@@ -279,7 +282,7 @@ def forecast(
         atdm.Model.load(model), read_series(load, "load_kw", timezone=timezone),
         read_future(weather, timezone=timezone), parse_initial(initial) if initial else None,
         truth=read_series(truth, "aggregate_temp_c", timezone=timezone) if truth else None,
-        start=start, horizon=duration(horizon) if horizon else None,
+        start=parse_start(start, timezone), horizon=duration(horizon) if horizon else None,
         observed=read_observed(observed, timezone=timezone) if observed else None,
     )  # fmt: skip
     if output is not None:
@@ -311,7 +314,8 @@ def flexibility(
         initial=parse_initial(initial) if initial else None,
         price=read_series(price, "price_per_kwh", timezone=timezone) if price else None,
         baseline=read_series(baseline, "load_kw", timezone=timezone) if baseline else None,
-        power=parse_range(power, "--power") if power else None, start=start, horizon=duration(horizon),
+        power=parse_range(power, "--power") if power else None, start=parse_start(start, timezone),
+        horizon=duration(horizon),
         observed=read_observed(observed, timezone=timezone) if observed else None,
     )  # fmt: skip
     if storage is not None:
@@ -624,6 +628,7 @@ def aggregator(
         minimum_norm=minimum_norm,
     )  # fmt: skip
     plan = deploy.several(plan, choices(orders, ridges, seasons, horizon, every))
+    check_folder(output)  # rows are released once: not before they can be written down
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
     with watching(ui, linger, events, log_line) as watch:
         result = deploy.aggregate(post, plan, sky, watch.say, watch.report)
@@ -698,6 +703,7 @@ def rehearse(
 ) -> None:
     """The whole deployment on this machine: server, enrolment, a process for some agents each; beside `atdm fit`."""
     cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
+    check_folder(output)
     with watching(ui, linger, None, log_line) as watch:
         done = rehearsal.rehearse(
             cluster, weather, protocol.value, watch.say, report=watch.report,
@@ -728,7 +734,7 @@ def choices(
 def with_address(arguments: list[str]) -> list[str]:
     """A bare --ui means the usual address: typer has no options whose value may be left out."""
     said: list[str] = []
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in zip(arguments, [*arguments, ""][1:], strict=True):
         bare = word == "--ui" and (following.startswith("-") or ":" not in following)
         said.append(f"--ui={PAGE}" if bare else word)
     return said
@@ -736,7 +742,8 @@ def with_address(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     try:
-        code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
+        with one_blas_thread():
+            code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
     except AtdmError as error:
         print(f"atdm: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -744,7 +751,8 @@ def main() -> None:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - click's own usage errors carry their exit code
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):
-            print(f"atdm: {error.format_message()}", file=sys.stderr)
+            if message := error.format_message():  # none where the help was asked for by saying nothing
+                print(f"atdm: {message}", file=sys.stderr)
             sys.exit(error.exit_code)
         raise
     sys.exit(code)

@@ -32,7 +32,7 @@ from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import OFFERED, Rules
 from atdm.run import Cost, Fit, choosing, collect, one_blas_thread, plan_over, warnings_of
 from atdm.transport.disk import Disk, lock
 from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
@@ -342,6 +342,8 @@ def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
 
 def aggregate(post: Post, plan: Plan, weather: Weather, say: Say, report: Report = unseen) -> Deployed:
     """Gather the agents, run the protocol with them, and keep what they release; `report` hears how it goes."""
+    if plan.protocol not in OFFERED:
+        raise UsageError(f"--protocol {plan.protocol}: agents do not offer it; choose blind, moments or paper")
     nkey, pinned = read_aggregator(post.identity)
     roster = read_roster(post.roster, pinned.authority)
     door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
@@ -414,9 +416,11 @@ class Conductor:
                 await self._step(role)
         except asyncio.CancelledError:
             self.stopped = True
-            await self.hub.post(role.abort("the aggregator was stopped"))
+            if role.state is not State.DONE:  # what was released is released once: it is kept
+                await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
-        await self._farewell()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._farewell()
         if role.state is not State.DONE:
             raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
         return role, ended

@@ -69,3 +69,9 @@ def test_an_unknown_time_zone_is_refused(name):
 )
 def test_lengths_are_spelled_as_people_do(length, words):
     assert clock.spell(clock.duration(length)) == words
+
+
+@pytest.mark.parametrize("name", ["localtime", "posixrules", "Factory", "Nowhere"])
+def test_what_is_another_zone_on_every_machine_is_none(name):
+    with pytest.raises(UsageError, match="unknown time zone"):
+        clock.zone(name)

@@ -237,3 +237,15 @@ def test_refits_of_64_zones(name: str, rules: Rules, request: pytest.FixtureRequ
     for journal in tmp_path.glob("*.journal"):
         exposure = written(Disk(journal)).exposure
         assert exposure.totals.max() <= rules.totals_cap(64) and exposure.leverage.max() <= rules.leverage
+
+
+def test_rows_released_by_a_refit_are_train_or_test_as_in_the_fit(tmp_path) -> None:
+    """Only rows of the test part are new: none of them is for training, however few there are."""
+    whole = tiny(4, agents=12, rows=200)
+    early = Cluster.from_frames(
+        whole.temperature[:-40], whole.load[:-40], whole.outdoor[:-40], whole.solar[:-40], owner=whole.owner
+    )
+    rules = Rules(rows_per_parameter=1, agents_per_total=1, leverage=1.0)
+    first, again = (fit(c, order=1, nonnegative=False, rules=rules, state=tmp_path) for c in (early, whole))
+    assert first.inputs.train == 120 and len(first.state) == 160
+    assert again.inputs.train == 0 and len(again.state) == 40

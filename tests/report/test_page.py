@@ -104,6 +104,19 @@ def test_the_diagram_is_drawn_from_the_ledger_alone(deployed: atdm.Fit) -> None:
     assert learned.numbers(more.ledger, "aggregator") == learned.numbers(deployed.ledger, "aggregator") + 12
 
 
+def test_what_agents_of_a_deployment_learned_is_not_called_nothing(deployed: atdm.Fit) -> None:
+    """Their ledgers are theirs."""
+    own = [row for row in deployed.ledger if row["party"] == "aggregator"]
+    html = fit_page(replace(deployed, ledger=own, cost=replace(deployed.cost, seconds_per_agent=None)), "deployed")
+    assert "learned about the others nothing" not in html
+    assert f"opened {deployed.cost.sums} weighted sums of all agents&#x27; dithered temperatures" in html
+
+
+def test_what_has_no_entries_was_not_learned(deployed: atdm.Fit) -> None:
+    empty = {"party": "aggregator", "what": "weights", "shape": [0], "times": 1}
+    assert learned.what([*deployed.ledger, empty], "aggregator") == learned.what(deployed.ledger, "aggregator")
+
+
 def test_a_run_that_released_no_new_rows_still_has_a_page(deployed: atdm.Fit) -> None:
     i = deployed.inputs
     none = slice(0, 0)

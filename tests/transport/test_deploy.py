@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from atdm.deploy import Choices, Conductor, several
-from atdm.errors import RunAborted
+from atdm.deploy import Choices, Conductor, link_agent, several
+from atdm.errors import RunAborted, UsageError
 from atdm.protocol.aggregator import State
 from atdm.protocol.messages import Announce, Masked, decode_to_agent, encode
 from atdm.rehearse import in_process
@@ -18,7 +18,7 @@ from atdm.transport.frames import Call, Here, Piece
 from atdm.transport.nats import AgentLink, Door, Line, subject
 from atdm.transport.nkey import nkey_public
 from atdm.transport.server import LocalServer
-from tests.transport.theatre import Theatre
+from tests.transport.theatre import ROWS, Theatre
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +236,60 @@ def test_an_aggregator_that_is_told_to_stop_tells_everybody(theatre):
 
     with theatre.stage.server() as server:
         assert asyncio.run(stop_it()) == ["aborted"] * 3
+
+
+@pytest.mark.parametrize("when", ["sending", "farewell"])
+def test_what_was_released_is_kept_by_an_aggregator_that_is_told_to_stop(fresh, when, monkeypatch):
+    """Its rows are released once for ever."""
+
+    async def stop_at_the_end():
+        conductor = fresh.conductor(server.url)
+        true_send, true_farewell = Conductor._send, Conductor._farewell
+
+        async def send(self, batch):
+            if when == "sending" and self.role.state is State.DONE:
+                running.cancel()
+            await true_send(self, batch)
+
+        async def farewell(self):
+            if when == "farewell":
+                running.cancel()
+            await asyncio.sleep(0)
+            await true_farewell(self)
+
+        monkeypatch.setattr(Conductor, "_send", send)
+        monkeypatch.setattr(Conductor, "_farewell", farewell)
+        async with fresh.agents(server.url), conductor.hub:
+            running = asyncio.create_task(conductor.run())
+            return await asyncio.wait_for(running, 20)
+
+    with fresh.stage.server() as server:
+        assert len(asyncio.run(stop_at_the_end()).fit.state) == ROWS
+
+
+def test_an_agent_that_cannot_write_says_so_and_ends(fresh):
+    """The client library would only log what its callback raises."""
+
+    def full(message):
+        raise UsageError("cannot write journal: No space left on device")
+
+    async def run_out():
+        seat = fresh.seat(fresh.stage.names[0])
+        seat.agent.receive = full
+        conductor = fresh.conductor(server.url)
+        try:
+            async with fresh.agents(server.url, fresh.stage.names[1:]), conductor.hub:
+                running = asyncio.create_task(conductor.run())
+                with pytest.raises(UsageError, match="No space left"):
+                    await asyncio.wait_for(link_agent(seat, (server.url,), lambda text: None).run(), 20)
+                running.cancel()
+                with pytest.raises(RunAborted):
+                    await running
+        finally:
+            seat.close()
+
+    with fresh.stage.server() as server:
+        asyncio.run(run_out())
 
 
 def test_absent_agents_are_named(theatre):

@@ -55,6 +55,22 @@ def test_a_message_above_its_limit_is_dropped_before_it_is_whole():
     assert not assembly._open
 
 
+def test_parts_without_content_are_refused():
+    """They would never reach a limit of bytes."""
+    assembly = Assembly()
+    with pytest.raises(PeerError, match="an empty part"):
+        assembly.add(Piece(STREAM, 0, 0, 2**20, False, b""), 1000)
+    assert not assembly._open
+
+
+def test_a_part_that_comes_again_counts_once():
+    assembly = Assembly()
+    for _ in range(5):
+        assert assembly.add(Piece(STREAM, 0, 0, 2, False, bytes(60)), 100) is None
+    assert assembly.add(Piece(STREAM, 0, 1, 2, False, bytes(40)), 100) == bytes(100)
+    assert not assembly._open and not assembly._bytes
+
+
 def test_a_flood_of_beginnings_is_forgotten():
     assembly = Assembly()
     for slot in range(100):

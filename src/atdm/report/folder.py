@@ -36,6 +36,14 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def check_folder(folder: Path | None) -> None:
+    """Refuse a folder that cannot be written to before what shall stand in it is made."""
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"cannot write {folder}: it is a file; choose a folder")
+        check_writable((folder if folder.exists() else folder.parent) / ".atdm")
+
+
 def write_file(path: Path, content: str) -> None:
     """Write one file; it appears whole or not at all."""
     with _partial(path) as partial:

@@ -27,7 +27,7 @@ GRAVE = ("everything", "moments", "masked transform", "weights")  # entries that
 
 def what(rows: Iterable[Row], party: str) -> list[str]:
     """The kinds of things a party learned, in the order it learned them."""
-    return list(dict.fromkeys(row["what"] for row in rows if row["party"] == party))
+    return list(dict.fromkeys(row["what"] for row in rows if row["party"] == party and prod(row["shape"])))
 
 
 def aggregator_sentence(fit: Fit) -> str:
@@ -55,6 +55,8 @@ def diagram(fit: Fit) -> str:
         "each keeps its own temperatures and load" + (" and its weight" if fit.protocol == "blind" else "")
     )  # fmt: skip
     peers = _party(rows, "agents", "Each agent", "learned about the others", private)
+    if fit.cost.seconds_per_agent is None:  # deployed
+        peers = _peers_elsewhere(fit)
     return f"""
 <div class="flow" role="group" aria-label="Who learned what">
 <div class="node source">{_people(fit.agents)}<b>{fit.agents} agents</b>
@@ -86,8 +88,15 @@ def _carried(fit: Fit) -> str:
     return "masked sums that open to the aggregator"
 
 
+def _peers_elsewhere(fit: Fit) -> str:
+    """Agents of a deployment keep their ledgers themselves; what they opened follows from the protocol."""
+    opened = f"opened {fit.cost.sums} weighted sums of all agents' dithered temperatures and sums of single numbers; "
+    text = f"{opened if fit.protocol == 'blind' else ''}keeps the ledger of what it learned itself"
+    return f'<div class="node sink"><b>Each agent</b> <span>{escape(text)}</span></div>'
+
+
 def _party(rows: list[Row], party: str, name: str, verb: str, private: int) -> str:
-    own = [row for row in rows if row["party"] == party]
+    own = [row for row in rows if row["party"] == party and prod(row["shape"])]
     if not own:
         return f'<div class="node sink"><b>{name}</b> <span>{verb} nothing</span></div>'
     items = "".join(_item(row, private) for row in own)

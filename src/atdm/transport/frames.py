@@ -78,26 +78,34 @@ class Assembly:
 
     def __init__(self) -> None:
         self._open: dict[tuple[bytes, int], dict[int, bytes]] = {}
+        self._bytes: dict[tuple[bytes, int], int] = {}
 
     def add(self, piece: Piece, limit: int) -> bytes | None:
         """The whole message once its last part is here."""
         key = (piece.stream, piece.slot)
         if piece.parts == 1:
-            self._open.pop(key, None)
+            self._drop(key)
             if len(piece.body) > limit:
                 raise PeerError(f"message of {len(piece.body)} bytes where at most {limit} are expected: ignored")
             return piece.body
+        if not piece.body:
+            raise PeerError("an empty part of a message: ignored")
         parts = self._open.setdefault(key, {})
+        self._bytes[key] = self._bytes.get(key, 0) + len(piece.body) - len(parts.get(piece.part, b""))
         parts[piece.part] = piece.body
-        if sum(map(len, parts.values())) > limit:
-            del self._open[key]
+        if self._bytes[key] > limit:
+            self._drop(key)
             raise PeerError(f"message of more than the {limit} bytes that are expected: ignored")
         if len(parts) == piece.parts:
-            del self._open[key]
+            self._drop(key)
             return b"".join(parts[i] for i in range(piece.parts)) if max(parts) < piece.parts else None
         while len(self._open) > MOST_OPEN:
-            del self._open[next(iter(self._open))]
+            self._drop(next(iter(self._open)))
         return None
+
+    def _drop(self, key: tuple[bytes, int]) -> None:
+        self._open.pop(key, None)
+        self._bytes.pop(key, None)
 
 
 def pack_answers(answers: list[bytes] | None) -> bytes:

@@ -110,7 +110,9 @@ class Line:
                 except PeerError:
                     raise
                 except Exception as error:  # noqa: BLE001 - as in send
-                    log.info("no connection to %s (%s)", ", ".join(self._door.servers), type(error).__name__)
+                    level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
+                    log.log(level, "no connection to %s (%s): trying again", ", ".join(self._door.servers),
+                            type(error).__name__)  # fmt: skip
                 else:
                     self.connections += 1
                     pause = FIRST_PAUSE
@@ -217,9 +219,18 @@ class AgentLink:
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
         self._last = b""  # answer to the slot before, for the case that it got lost
         self._assembly = Assembly()
+        self._fault: asyncio.Future[None] | None = None  # what keeps the agent from going on
 
     async def run(self) -> None:
-        await self.line.run()
+        """Until cancelled, or until the agent fails: then that is raised here, and nothing more is answered."""
+        self._fault = asyncio.get_running_loop().create_future()
+        line = asyncio.ensure_future(self.line.run())
+        try:
+            await asyncio.wait((line, self._fault), return_when=asyncio.FIRST_COMPLETED)
+            await (self._fault if self._fault.done() else line)
+        finally:
+            line.cancel()
+            await asyncio.gather(line, return_exceptions=True)
 
     async def _arrived(self) -> None:
         await self.line.send(self._up, frames.encode(Here(self._stream)))
@@ -243,7 +254,13 @@ class AgentLink:
         if self._next is None or frame.slot > self._next:
             await self._arrived()  # something is missing: ask for it
         elif frame.slot == self._next:
-            answers = self._answer(frame.slot, message) if message else []
+            try:
+                answers = self._answer(frame.slot, message) if message else []
+            except Exception as error:  # the client library would only log it
+                if self._fault is None or self._fault.done():
+                    raise
+                self._fault.set_exception(error)
+                return
             self._last = frames.pack_answers(answers)
             self._next += 1
             await self._reply(frame.slot)

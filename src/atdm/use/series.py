@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import columns
-from atdm.data.clock import spell, stamp
+from atdm.data.clock import spell, stamp, zone
 from atdm.data.files import read_table
 from atdm.data.tables import Format, read_weather
 from atdm.errors import DataError, UsageError
@@ -49,10 +49,16 @@ def span(
         frame = frame[index.isin(load.index)]
     if start is not None:
         frame = frame[pd.DatetimeIndex(frame.index) >= _instant(start)]
-    if horizon is not None:
-        frame = frame.iloc[: model.order + int(horizon // model.step)]
+        if len(frame) and frame.index[0] != _instant(start):
+            raise UsageError(f"--start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
     if len(frame) <= model.order:
-        raise UsageError(f"{len(frame)} rows of weather and load in common: give more than {model.order} from --start")
+        raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {model.order}")
+    if horizon is not None:
+        asked = int(horizon // model.step)
+        if len(frame) < model.order + asked:
+            there = spell((len(frame) - model.order) * model.step)
+            raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten --horizon")
+        frame = frame.iloc[: model.order + asked]
     steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
     if (steps != model.step.value).any():
         at = stamp(frame.index[int(np.argmax(steps != model.step.value))])
@@ -123,9 +129,14 @@ def parse_range(text: str, name: str) -> tuple[float, float]:
     return low, high
 
 
-def _instant(text: str) -> pd.Timestamp:
+def parse_start(text: str | None, timezone: str | None) -> str | None:
+    """What --start says; without an offset it is on the clock of --timezone, like the stamps of the tables."""
+    return None if text is None else _instant(text, timezone or "UTC").isoformat()
+
+
+def _instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
     try:
         time = pd.Timestamp(text)
-    except ValueError:
+        return (time.tz_localize(zone(timezone)) if time.tz is None else time).tz_convert("UTC")
+    except (ValueError, TypeError):
         raise UsageError(f"--start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
-    return time.tz_localize("UTC") if time.tz is None else time.tz_convert("UTC")
