@@ -31,6 +31,11 @@ def counts() -> dict[str, int]:
     }
 
 
+def mutants_table() -> list[str]:
+    """One row a mutant: place in the design, rule, claim."""
+    return [f"| {m.rule.split(':')[0]} | {m.rule.split(':')[1].strip()} | {m.says} |" for m in MUTANTS]
+
+
 def branches(report: Path) -> float:
     """Share of branches taken, in percent, from `coverage json`."""
     totals = json.loads(report.read_text())["totals"]
@@ -41,4 +46,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(f"{branches(Path(sys.argv[1])):.1f} % of branches alone")
     else:
-        print("\n".join(f"{count} {what}" for what, count in counts().items()))
+        print("\n".join([*(f"{count} {what}" for what, count in counts().items()), *mutants_table()]))

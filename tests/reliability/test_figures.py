@@ -23,3 +23,10 @@ def test_the_page_has_the_counts_of_what_is_gone_through() -> None:
         f"{n['moments']} of {n['moments']} moments ({n['moments in `make test`']} of them",
     ):
         assert said in PAGE, f"docs/reliability.md does not say {said!r}: python -m tests.reliability.figures has all"
+
+
+def test_the_page_has_a_row_for_every_rule_that_is_taken_out() -> None:
+    from tests.reliability.figures import mutants_table
+
+    missing = [row for row in mutants_table() if row not in PAGE]
+    assert not missing, "python -m tests.reliability.figures prints the rows"
