@@ -200,3 +200,31 @@ def test_a_start_without_an_offset_is_on_the_clock_of_the_tables():
     assert parse_start("2018-01-30T12:00", "America/New_York") == "2018-01-30T17:00:00+00:00"
     assert parse_start("2018-01-30T12:00", None) == "2018-01-30T12:00:00+00:00"
     assert parse_start("2018-01-30T12:00+02:00", "America/New_York") == "2018-01-30T10:00:00+00:00"
+
+
+def test_select_keeps_the_model_it_chose(monkeypatch, capsys, files, tmp_path):
+    code, _, _ = run(monkeypatch, capsys, "select", *files, "--orders", 1, "--ridges", "50,100", "--protocol", "plain",
+                     "-o", tmp_path / "best")  # fmt: skip
+    assert code == 0 and atdm.Model.load(tmp_path / "best" / "model.json").order == 1
+    assert {path.name for path in (tmp_path / "best").iterdir()} == {
+        "model.json", "metrics.json", "series.csv", "ledger.json", "report.html",
+    }  # fmt: skip
+
+
+def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, files, tmp_path):
+    zones = pd.read_parquet(files[0])
+    zones[zones["agent"].isin(["zone00", "zone01", "zone02", "zone03"])].to_csv(tmp_path / "few.csv", index=False)
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1])
+    assert code == 0 and "the data are in order" in out
+    assert "4 agents: those of blind ask for 10" in out and "zone03" in out
+
+
+def test_every_command_reads_the_tables_of_a_spreadsheet(monkeypatch, capsys, files, tmp_path):
+    """Semicolons and decimal commas."""
+    zones, weather = tmp_path / "z.csv", tmp_path / "w.csv"
+    pd.read_parquet(files[0]).to_csv(zones, index=False, sep=";", decimal=",")
+    pd.read_csv(files[1]).to_csv(weather, index=False, sep=";", decimal=",")
+    form = ("--delimiter", ";", "--decimal", ",")
+    for words in (("compare", "--protocols", "plain"), ("audit", "--protocol", "plain")):
+        code, _, err = run(monkeypatch, capsys, words[0], zones, weather, *words[1:], "--order", "1", *form)
+        assert code == 0, err

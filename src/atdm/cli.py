@@ -198,8 +198,7 @@ def fit(
         train=train, solver_tolerance=solver_tolerance, dither=dither, minimum_norm=minimum_norm,
         progress=not as_json and sys.stderr.isatty(), state=state,
     )  # fmt: skip
-    name = zones.stem if zones.stem != "zones" else zones.resolve().parent.name
-    finish(result, name, output, as_json, write_anyway, cluster)
+    finish(result, named(zones), output, as_json, write_anyway, cluster)
 
 
 @app.command()
@@ -212,7 +211,7 @@ def check(
     decimal: Decimal = ".",
     as_json: Json = False,
 ) -> None:
-    """Data quality before anything leaves; exits with 1 when a fit would be refused."""
+    """Data quality before anything leaves; exits with 1 when these tables would be refused."""
     found = quality(zones, weather, timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     if as_json:
         show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": found.notes})
@@ -249,15 +248,20 @@ def select(
     sort: Sort = False,
     delimiter: Delimiter = ",",
     decimal: Decimal = ".",
+    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Choose order, ridge and season on the training part; then look at the test part once."""
+    cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
+    check_folder(output)
     found = atdm.select(
-        read(zones, weather, by, timezone, sort, delimiter, decimal), parse_list(orders, int),
+        cluster, parse_list(orders, int),
         parse_list(ridges, float), parse_list(seasons, str), horizon=horizon, every=every,
         protocol=protocol.value, train=train, nonnegative=CHOICES[nonnegative],
         progress=not as_json and sys.stderr.isatty(),
     )  # fmt: skip
+    if output is not None:
+        write_folder(output, results(found.fit, fit_page(found.fit, named(zones), cluster=cluster)))
     show(found.as_dict()) if as_json else out.print(selection_table(found))
 
 
@@ -336,17 +340,20 @@ def compare(
     train: Train = 0.75,
     by: By = "zone",
     timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     as_json: Json = False,
 ) -> None:
     """All protocols side by side: accuracy against plain, cost, who learned what."""
     with Console(stderr=True).status("compare") as line:
         rows = compare_protocols(
-            read(zones, weather, by, timezone, False, ",", "."), parse_protocols(protocols),
+            read(zones, weather, by, timezone, sort, delimiter, decimal), parse_protocols(protocols),
             report=lambda name: line.update(f"compare: {name}"), order=order, ridge=ridge, season=season,
             nonnegative=CHOICES[nonnegative], train=train,
         )  # fmt: skip
     if output is not None:
-        write_folder(output, {"compare.html": compare_page(rows, f"Protocols on {zones.resolve().parent.name}")})
+        write_folder(output, {"compare.html": compare_page(rows, f"Protocols on {named(zones)}")})
     if as_json:
         show({"rows": rows})
     else:
@@ -365,19 +372,22 @@ def audit(
     minimum_norm: MinimumNorm = False,
     by: By = "zone",
     timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     as_json: Json = False,
 ) -> None:
     """Mount the attacks and say what an aggregator could learn about single agents."""
     with Console(stderr=True).status("audit") as line:
         findings = atdm.audit(
-            read(zones, weather, by, timezone, False, ",", "."), cast(Any, protocol), order=order, ridge=ridge,
+            read(zones, weather, by, timezone, sort, delimiter, decimal), cast(Any, protocol), order=order, ridge=ridge,
             season=season, train=train, minimum_norm=minimum_norm, report=lambda text: line.update(f"audit: {text}"),
         )  # fmt: skip
     rows = [finding.as_dict() for finding in findings]
     if as_json:
         show({"findings": rows})
     else:
-        out.print(findings_table(rows, f"Audit of {zones.resolve().parent.name}"))
+        out.print(findings_table(rows, f"Audit of {named(zones)}"))
 
 
 @app.command()
@@ -387,12 +397,15 @@ def reproduce(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the figures.")] = Path("out"),
     starts: Annotated[int, typer.Option(help="Starts of each inference by least squares.")] = 20,
     timezone: Timezone = None,
+    sort: Sort = False,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     as_json: Json = False,
 ) -> None:
     """The paper's tables and figures from this data, beside the numbers it prints."""
     with Console(stderr=True).status("reproduce") as line:
         found = reproduction(
-            read(zones, weather, "zone", timezone, False, ",", "."), zones.resolve().parent.name, starts=starts,
+            read(zones, weather, "zone", timezone, sort, delimiter, decimal), named(zones), starts=starts,
             report=lambda text: line.update(f"reproduce: {text}"),
         )  # fmt: skip
         drawn = figures(found)
@@ -423,6 +436,23 @@ def bench(
         out.print(bench_table(rows))
 
 
+def named(zones: Path) -> str:
+    """What a cluster is called: its file, or the folder of one that is called zones."""
+    return zones.stem if zones.stem != "zones" else zones.resolve().parent.name
+
+
+def results(fit: atdm.Fit, report: str) -> dict[str, str]:
+    """The files of a fit."""
+    found = diagnosis(fit)
+    return {
+        "model.json": (trained(fit) if found else fit.model).to_json(),
+        "metrics.json": dumped({**fit.metrics, "diagnostics": found and found.as_dict()}) + "\n",
+        "series.csv": fit.series().to_csv(),
+        "ledger.json": json.dumps(fit.ledger, indent=2) + "\n",
+        "report.html": report,
+    }
+
+
 def finish(
     result: atdm.Fit,
     name: str,
@@ -439,13 +469,7 @@ def finish(
     shown = watch is not None and watch.site is not None
     report = fit_page(result, name, cluster=cluster) if output is not None or shown else ""
     if output is not None:
-        write_folder(output, {
-            "model.json": (trained(result) if found else result.model).to_json(),
-            "metrics.json": dumped({**result.metrics, "diagnostics": found and found.as_dict()}) + "\n",
-            "series.csv": result.series().to_csv(),
-            "ledger.json": json.dumps(result.ledger, indent=2) + "\n",
-            "report.html": report,
-        })  # fmt: skip
+        write_folder(output, results(result, report))
     if watch is not None:
         watch.written(report, output and output / "report.html")
     if as_json:
