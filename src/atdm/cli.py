@@ -111,7 +111,7 @@ Nonnegative = Annotated[
     Weights, typer.Option(help="Weights: ridge (raise λ until none is negative), exact (ξ ≥ 0) or free.")
 ]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
-MinimumNorm = Annotated[bool, typer.Option("--minimum-norm", help="Accept inputs the data cannot tell apart.")]
+MinimumNorm = Annotated[bool, typer.Option("--minimum-norm", help="Fit even where inputs are collinear.")]
 WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results that did not converge.")]
 Train = Annotated[float, typer.Option(help="Share of the rows used for training.")]
 Dither = Annotated[float, typer.Option(help="Width of the agents' secret dither, in sensor quanta (blind).")]
@@ -580,14 +580,14 @@ def agent(
     weather: OwnWeather,
     nats: Servers,
     state: Annotated[
-        list[Path], typer.Option(help="Folder of what the agent must not forget; by default in its identity.")
+        list[Path], typer.Option(help="Folder where the agent records what it released; in its identity if not given.")
     ] = [],  # noqa: B006 - typer copies it
     signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
     protocol: Annotated[
         list[Protocol], typer.Option(help="What it takes part in; others show the aggregator more. Repeat for more.")
     ] = [Protocol.blind],  # noqa: B006 - as above
     dither: Dither = 0.1,
-    quantum: Annotated[float | None, typer.Option(help="Step of the sensor in °C, if not to be found out.")] = None,
+    quantum: Annotated[float | None, typer.Option(help="Resolution of the sensor in °C, if not from the data.")] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
     rows_per_day: Annotated[int, typer.Option(help="Most rows of a day shown to `atdm observe`; 0: none.")] = 96,
@@ -669,7 +669,7 @@ def observe(
         Path | None, typer.Option("-o", "--output", help="Table that grows; observed.csv beside the model by default.")
     ] = None,
     end: Annotated[str | None, typer.Option(help="Last time stamp; the last that is over if not given.")] = None,
-    back: Annotated[str, typer.Option(help="How long rows are asked for again that somebody could not give.")] = BACK,
+    back: Annotated[str, typer.Option(help="For how long to ask again for rows that some agent lacked.")] = BACK,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
     settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
     wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = 300.0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import log10, prod
+from math import prod
 from typing import Any
 
 from atdm.run import Fit
@@ -54,7 +54,7 @@ def diagram(fit: Fit) -> str:
     keeps = "every reading is handed over" if "everything" in what(rows, "aggregator") else (
         "each keeps its own temperatures and load" + (" and its weight" if fit.protocol == "blind" else "")
     )  # fmt: skip
-    peers = _party(rows, "agents", "Each agent", "learned about the others", private)
+    peers = _party(rows, "agents", "Each agent", "learned about the others")
     if fit.cost.seconds_per_agent is None:  # deployed
         peers = _peers_elsewhere(fit)
     return f"""
@@ -62,7 +62,7 @@ def diagram(fit: Fit) -> str:
 <div class="node source">{_people(fit.agents)}<b>{fit.agents} agents</b>
 <span>{private:,} private numbers; {keeps}</span></div>
 <div class="hop">{_arrow()}<span>{escape(_carried(fit))}</span></div>
-<div class="sinks">{_party(rows, "aggregator", "The aggregator", "learned", private)}{peers}</div>
+<div class="sinks">{_party(rows, "aggregator", "The aggregator", "learned")}{peers}</div>
 </div>"""
 
 
@@ -95,11 +95,11 @@ def _peers_elsewhere(fit: Fit) -> str:
     return f'<div class="node sink"><b>Each agent</b> <span>{escape(text)}</span></div>'
 
 
-def _party(rows: list[Row], party: str, name: str, verb: str, private: int) -> str:
+def _party(rows: list[Row], party: str, name: str, verb: str) -> str:
     own = [row for row in rows if row["party"] == party and prod(row["shape"])]
     if not own:
         return f'<div class="node sink"><b>{name}</b> <span>{verb} nothing</span></div>'
-    items = "".join(_item(row, private) for row in own)
+    items = "".join(map(_item, own))
     total = numbers(rows, party)
     return (
         f'<div class="node sink"><b>{name}</b> <span>{verb} {total:,} number{"s" if total != 1 else ""}</span>'
@@ -107,16 +107,12 @@ def _party(rows: list[Row], party: str, name: str, verb: str, private: int) -> s
     )
 
 
-def _item(row: Row, private: int) -> str:
-    size = prod(row["shape"]) * row["times"]
+def _item(row: Row) -> str:
     shape = " × ".join(f"{n:,}" for n in row["shape"])
     often = f"{row['times']:,} × " if row["times"] > 1 else ""
     grave = ' class="grave"' if row["what"] in GRAVE else ""
-    share = min(1.0, log10(1 + size) / log10(1 + max(private, size)))
     return (
         f"<li{grave}><span>{escape(row['what'])}</span><span class=size>{often}{shape}</span>"
-        f'<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="all" width="100" '
-        f'height="4"/><rect class="part" width="{100 * share:.1f}" height="4"/></svg>'
         f"<small>{escape(MEANING.get(row['what'], ''))}</small></li>"
     )
 

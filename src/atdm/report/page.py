@@ -139,8 +139,7 @@ def _model_notes(fit: Fit) -> list[str]:
 def _learned_lead(fit: Fit) -> str:
     return (
         f"{learned.aggregator_sentence(fit)} Drawn from the ledger, which is written at the place where a value "
-        "arrives. Bars compare the size of an entry, on a logarithmic scale, with all private readings: size, not "
-        "sensitivity."
+        "arrives: how many numbers of which kind, not how sensitive they are."
     )
 
 
