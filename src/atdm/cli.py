@@ -613,7 +613,7 @@ def aggregator(
     roster: Roster,
     weather: OwnWeather,
     nats: Servers,
-    output: Output = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results; rows are released once.")],
     protocol: Annotated[Protocol, typer.Option(help="Who learns what: see `atdm compare`.")] = Protocol.blind,
     start: Annotated[str | None, typer.Option(help="First time stamp; that of the weather if not given.")] = None,
     end: Annotated[str | None, typer.Option(help="Last time stamp; that of the weather if not given.")] = None,
@@ -656,7 +656,9 @@ def aggregator(
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
     with watching(ui, linger, events, log_line) as watch:
         result = deploy.aggregate(post, plan, sky, watch.say, watch.report)
-        finish(result.fit, "deployment", output, as_json, write_anyway, document=result.as_dict(), watch=watch)
+        finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
+    if result.fit.status is Status.NOT_CONVERGED and not write_anyway:
+        raise RunAborted(f"the descent did not converge: {output} has what was released, but no model to rely on")
 
 
 @app.command()

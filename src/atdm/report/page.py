@@ -109,7 +109,7 @@ def _headline(fit: Fit, title: str) -> str:
         ("test RMSE, free run", f"{number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
         ("agents", f"{fit.agents:,}"),
         ("rows", f"{rows:,} × {spell(fit.model.step)}"),
-        ("status", f"{fit.status}, {fit.iterations} iterations"),
+        (f"status, {fit.iterations} iterations", str(fit.status)),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *_model_notes(fit)])
