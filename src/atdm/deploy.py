@@ -472,7 +472,8 @@ class Conductor:
             await self._send(role.abort(f"no answer from {silent} within {self.post.deadline:g} s"))
             return
         if answers is None:
-            await self._send(role.abort(f"agent {role.members[agent].name} does not know this run, it was restarted"))
+            why = "does not know this run any more" if slot else "ignored the announcement: its own output says why"
+            await self._send(role.abort(f"agent {role.members[agent].name} {why}"))
             return
         began = time.perf_counter()
         batch: list[tuple[int | None, bytes]] = []

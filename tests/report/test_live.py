@@ -246,7 +246,8 @@ def test_an_address_that_cannot_be_had_ends_the_command_before_anybody_is_asked(
         busy = f"127.0.0.1:{taken.getsockname()[1]}"
         for address, why in ((busy, "in use"), ("host.invalid:8765", "choose another"), ("nonsense:x", "HOST:PORT")):
             for words in (
-                ["aggregator", "--identity", "x", "--roster", "y", "--weather", weather, "--nats", "tls://x:1"],
+                ["aggregator", "--identity", "x", "--roster", "y", "--weather", weather, "--nats", "tls://x:1",
+                 "-o", tmp_path / "out"],
                 ["rehearse", zones, weather, "--least-agents", "3"],
             ):
                 monkeypatch.setattr(sys, "argv", ["atdm", *map(str, words), "--ui", address])

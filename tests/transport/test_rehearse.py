@@ -124,11 +124,15 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
     own = ["agent", "--identity", homes / "a", "--roster", roster, "--data", zones, "--weather", weather, "--nats"]
     post = ["aggregator", "--identity", homes / "a", "--roster", roster, "--weather", weather, "--nats", "tls://x:1"]
     watch = ["observe", tmp_path / "model.json", *post[1:5], "--nats", "tls://x:1"]
+    bare, post = post, [*post, "-o", tmp_path / "results"]
     for arguments, code, why in (
         (["enroll", "aggregator", authority], 2, "must be somebody else"),
         (["enroll", "roster", authority, "-o", roster], 2, "collect them"),
         ([*own, "tls://127.0.0.1:1"], 1, "this identity is a's: give its own file alone"),
         ([*own, "tls://x:1", "--data", zones], 2, "give one file for each identity"),
+        (bare, 2, "Missing option '-o'"),
+        ([*bare, "-o", zones], 2, "it is a file"),
+        ([*post, "--protocol", "plain"], 2, "choose blind, moments or paper"),
         ([*post, "--start", "yesterday"], 2, "write a time such as"),
         ([*post, "--end", "1999-01-01"], 2, "the weather goes from"),
         ([*post, "--orders", "1,2", "--protocol", "moments"], 2, "under blind only"),
