@@ -246,7 +246,7 @@ def test_too_many_agents_for_the_words_are_refused() -> None:
 
 @pytest.mark.parametrize("rule", [
     dict(least_agents=2), dict(leverage=0.0), dict(leverage=1.5), dict(totals=0), dict(agents_per_total=0),
-    dict(colluders=-1), dict(dither=-0.1),
+    dict(colluders=-1), dict(dither=-0.1), dict(protocols=()), dict(protocols=("plain",)),
 ])  # fmt: skip
 def test_rules_out_of_range_are_refused(rule: dict) -> None:
     with pytest.raises(UsageError):
