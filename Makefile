@@ -19,8 +19,8 @@ soak: .venv/dev.stamp
 coverage: .venv/dev.stamp
 	$(BIN)/coverage run -m pytest -m "not soak" tests/crypto tests/protocol tests/reliability
 	$(BIN)/coverage report --show-missing --skip-covered --fail-under=95
-	$(BIN)/coverage json -q -o .venv/coverage.json
-	$(BIN)/python -m tests.reliability.figures .venv/coverage.json
+	$(BIN)/coverage json -q -o .venv/figures.json
+	$(BIN)/python -m tests.reliability.figures .venv/figures.json
 
 bench: .venv/dev.stamp
 	$(BIN)/atdm bench

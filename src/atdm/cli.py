@@ -21,6 +21,7 @@ from atdm.data.tables import Format
 from atdm.errors import AtdmError, RunAborted
 from atdm.events import Said
 from atdm.kernel.descent import Status
+from atdm.kernel.diagnostics import Diagnostics
 from atdm.observe import BACK
 from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
@@ -261,7 +262,8 @@ def select(
         progress=not as_json and sys.stderr.isatty(),
     )  # fmt: skip
     if output is not None:
-        write_folder(output, results(found.fit, fit_page(found.fit, named(zones), cluster=cluster)))
+        page = fit_page(found.fit, named(zones), cluster=cluster)
+        write_folder(output, results(found.fit, diagnosis(found.fit), page))
     show(found.as_dict()) if as_json else out.print(selection_table(found))
 
 
@@ -441,9 +443,8 @@ def named(zones: Path) -> str:
     return zones.stem if zones.stem != "zones" else zones.resolve().parent.name
 
 
-def results(fit: atdm.Fit, report: str) -> dict[str, str]:
-    """The files of a fit."""
-    found = diagnosis(fit)
+def results(fit: atdm.Fit, found: Diagnostics | None, report: str) -> dict[str, str]:
+    """The files of a fit; found: its diagnosis."""
     return {
         "model.json": (trained(fit) if found else fit.model).to_json(),
         "metrics.json": dumped({**fit.metrics, "diagnostics": found and found.as_dict()}) + "\n",
@@ -469,7 +470,7 @@ def finish(
     shown = watch is not None and watch.site is not None
     report = fit_page(result, name, cluster=cluster) if output is not None or shown else ""
     if output is not None:
-        write_folder(output, results(result, report))
+        write_folder(output, results(result, found, report))
     if watch is not None:
         watch.written(report, output and output / "report.html")
     if as_json:

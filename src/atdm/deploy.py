@@ -340,10 +340,15 @@ def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
         raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
 
 
+def check_offered(protocol: str) -> None:
+    """Refuse a protocol that no agent knows before anybody is asked."""
+    if protocol not in OFFERED:
+        raise UsageError(f"--protocol {protocol}: agents do not offer it; choose {', '.join(OFFERED)}")
+
+
 def aggregate(post: Post, plan: Plan, weather: Weather, say: Say, report: Report = unseen) -> Deployed:
     """Gather the agents, run the protocol with them, and keep what they release; `report` hears how it goes."""
-    if plan.protocol not in OFFERED:
-        raise UsageError(f"--protocol {plan.protocol}: agents do not offer it; choose blind, moments or paper")
+    check_offered(plan.protocol)
     nkey, pinned = read_aggregator(post.identity)
     roster = read_roster(post.roster, pinned.authority)
     door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)

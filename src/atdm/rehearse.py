@@ -25,7 +25,17 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.data.tables import Format
-from atdm.deploy import Choices, Deployed, Say, describe_plan, plan_from, read_own, several, weather_from
+from atdm.deploy import (
+    Choices,
+    Deployed,
+    Say,
+    check_offered,
+    describe_plan,
+    plan_from,
+    read_own,
+    several,
+    weather_from,
+)  # fmt: skip
 from atdm.errors import RunAborted, UsageError
 from atdm.events import Report, from_line, unseen
 from atdm.model import Model
@@ -198,8 +208,7 @@ def rehearse(
     """
     if agents_per_process < 1:
         raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
-    if protocol == "plain":
-        raise UsageError("--protocol plain: agents do not offer it; choose blind, moments or paper")
+    check_offered(protocol)
     if not 0 <= observe < len(cluster.time) - 1 or (observe and protocol != "blind"):
         raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
     rules = replace(Rules() if rules is None else rules, protocols=(protocol,))

@@ -132,7 +132,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
         ([*own, "tls://x:1", "--data", zones], 2, "give one file for each identity"),
         (bare, 2, "Missing option '-o'"),
         ([*bare, "-o", zones], 2, "it is a file"),
-        ([*post, "--protocol", "plain"], 2, "choose blind, moments or paper"),
+        ([*post, "--protocol", "plain"], 2, "choose blind, moments, paper"),
         ([*post, "--start", "yesterday"], 2, "write a time such as"),
         ([*post, "--end", "1999-01-01"], 2, "the weather goes from"),
         ([*post, "--orders", "1,2", "--protocol", "moments"], 2, "under blind only"),
@@ -145,7 +145,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path, monkeypatch, cap
         ([*watch, "--end", "yesterday"], 2, "write a time such as"),
         ([*watch, "--back", "long"], 2, "long"),
         (watch, 1, "model.json: cannot be read"),
-        (["rehearse", zones, weather, "--protocol", "plain"], 2, "choose blind, moments or paper"),
+        (["rehearse", zones, weather, "--protocol", "plain"], 2, "choose blind, moments, paper"),
     ):
         ended, said = run(*arguments)
         assert (ended, len(said.strip().splitlines())) == (code, 1), said
