@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.choice import Scores
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
-from atdm.protocol.part import Host
+from atdm.protocol.part import VERIFYING, Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps, window
@@ -44,13 +44,15 @@ from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
-SHARED_HOST_ABOVE = 200  # agents; a simulation of more keeps the public arithmetic once per process, not per agent
+Share = Literal["all", "but checks", "nothing"]
+SHARED_HOST_ABOVE = 200  # agents; a simulation of more does all arithmetic on opened values once per process
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run took. Bytes and seconds per agent are medians; the leader, who seals the group secret, is apart."""
+    """What a run took. Bytes and seconds per agent are medians; the leader, who seals the group secret, is apart, and
+    so is what agents of one process share (`enrol`)."""
 
     rounds: int = 0  # messages an agent sends
     sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
@@ -280,11 +282,12 @@ def enrol(
     *,
     keep: bool = False,
     state: StateFolder | None = None,
-    share: bool = False,
+    share: Share | None = None,
 ) -> tuple[list[Agent], bytes]:
     """One agent object per column, in the order of their identity keys, and the authority that enrolled them.
 
-    share: they stand on one machine, which works out once what follows from public values alone.
+    share: what this process works out once for agents that were shown the same: "all" of it, as it does for many
+    agents; all but how each of them verifies the totals and the leader ("but checks"), as for fewer; or "nothing".
     They take part in any protocol: whoever simulates them holds their readings anyway.
     """
     rules = replace(rules, protocols=OFFERED)
@@ -298,7 +301,9 @@ def enrol(
         identities = {name: state.identity(name) for name in names}
         roster = state.roster([(name, str(cluster.owner[name])) for name in names])
     time, weather = seconds(cluster.time), weather_of(cluster)
-    shared = Host() if share or len(names) > SHARED_HOST_ABOVE else None
+    if share is None:
+        share = "all" if len(names) > SHARED_HOST_ABOVE else "but checks"
+    shared = Host(apart=VERIFYING if share == "but checks" else frozenset())
     agents = [
         Agent(
             identity=identities[member.name],
@@ -312,7 +317,7 @@ def enrol(
             rules=rules,
             random_bytes=random_bytes,
             store=None if state is None else state.store(member.name),
-            host=shared,
+            host=None if share == "nothing" else shared,
             keep=keep,
         )
         for member in roster.members
@@ -330,11 +335,13 @@ def simulate(
     tap: local.Tap | None = None,
     random_bytes: RandomBytes = os.urandom,
     state: str | Path | None = None,
+    share: Share | None = None,
 ) -> Fit:
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        share = bool(plan.candidates)  # a comparison is much work, and the same for everybody
+        if plan.candidates:
+            share = "all"  # a comparison is much work, and the same for everybody
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         roster = agents[0].roster
         aggregator = Aggregator(

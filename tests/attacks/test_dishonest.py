@@ -113,7 +113,7 @@ def test_an_old_question_answered_again_under_the_same_masks_would_disclose_ever
     """Three rules stand in its way: questions come in order, the context is chained, a nonce masks one vector."""
     plan, plain = plan_of(cluster, "paper"), opened.digest
     order = Edit(opened.OpenPart, "receive", "if ask.step != self.step or self._seed:", "if False:")
-    once = Edit(prg._Used, "spend", "if size is not None and not (again and size == words.size):", "if False:")
+    once = Edit(prg._Used, "spend", "if nonce in self._nonces:", "if False:")
     for edits, unchained in (((once,), True), ((order, once), False), ((order,), True)):
         with monkeypatch.context() as m:
             weakened(m, *edits)

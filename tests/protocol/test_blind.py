@@ -1,6 +1,8 @@
 """What the aggregator of `blind` can and cannot do."""
 
+from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import numpy as np
@@ -9,15 +11,16 @@ import pytest
 
 import atdm
 from atdm.crypto import ring
-from atdm.crypto.prg import Stream
 from atdm.errors import AtdmError, PeerError, RunAborted
 from atdm.protocol import agent as agents_module
 from atdm.protocol import blind
 from atdm.protocol.aggregator import State
-from atdm.protocol.blind import SEAL_WORDS, BlindPart, Phase
+from atdm.protocol.blind import BlindPart, Phase
 from atdm.protocol.messages import Masked, Total, decode_to_agent, decode_to_aggregator, encode
+from atdm.protocol.release import SEAL_WORDS
 from atdm.protocol.session import Session
 from atdm.protocol.sums import Layout
+from atdm.run import make_plan, simulate
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
 
@@ -40,8 +43,7 @@ def nothing_released(aggregator, agents) -> bool:
 def test_a_tampered_total_never_opens(monkeypatch):
     """10 000 seeded attempts on the totals of real runs: 2^j for every j, or random, on any word, check and count
     words included. Each agent tries each of them before it gets the true total."""
-    true_open, true_subtract = BlindPart._open, Stream.subtract
-    monkeypatch.setattr(Stream, "subtract", lambda self, w, n, again=False: true_subtract(self, w, n, again=True))
+    true_open = BlindPart._open
     attempts, opened = 0, []
     rng = np.random.default_rng(20240607)
 
@@ -278,3 +280,34 @@ def test_a_residual_beyond_the_range_of_a_sum_is_not_blamed_on_a_reading(monkeyp
     monkeypatch.setattr(blind, "scalars_layout", narrow)
     with pytest.raises(RunAborted, match="a larger ridge"):
         atdm.fit(tiny(0, agents=10, rows=100), "blind", order=1)
+
+
+def test_agents_of_one_process_share_arithmetic_and_each_verifies_every_step(monkeypatch):
+    """What a simulation works out once changes no bit of the result, and nobody takes a check from another."""
+    cluster = tiny(3)
+    calls: Counter[str] = Counter()
+
+    def counted(owner, name):
+        true = getattr(owner, name)
+
+        def count(*args, **kwargs):
+            calls[name] += 1
+            return true(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, count)
+
+    for owner, name in ((blind, "verify_leader"), (blind.Span, "add"), (ring, "verify_words"), (blind.Design, "build")):
+        counted(owner, name)
+    plan = make_plan(cluster, "blind", season="24h", nonnegative=False)
+    fits = []
+    for share in ("but checks", "nothing", "all"):
+        calls.clear()
+        fits.append(simulate(cluster, plan, atdm.Rules(), random_bytes=Random(5).randbytes, share=share))
+        agents, totals = len(cluster.agents), fits[-1].cost.sums
+        assert calls["verify_words"] == agents * (fits[-1].cost.rounds - 2)  # all but the keys and the release
+        assert calls["add"] == (agents if share != "all" else 1) * totals
+        assert calls["verify_leader"] >= calls["add"] > 0
+        assert calls["build"] == (agents if share == "nothing" else 1)
+    for fit in fits[1:]:
+        assert fit.state.equals(fits[0].state) and fit.weights.equals(fits[0].weights)
+        assert fit.model.as_dict()["alpha"] == fits[0].model.as_dict()["alpha"]

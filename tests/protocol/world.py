@@ -17,7 +17,7 @@ from atdm.errors import PeerError
 from atdm.kernel.estimate import Nonnegative
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind import Phase, release_layout
+from atdm.protocol.blind import Phase
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.exposure import stamps
 from atdm.protocol.messages import Masked, Ready, ToAggregator
@@ -25,6 +25,7 @@ from atdm.protocol.observe import OUTSIDE_BASIS, Observed
 from atdm.protocol.observe import Phase as Seen
 from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan, ProtocolName
 from atdm.protocol.readings import Readings, seconds, window
+from atdm.protocol.release import release_layout
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import OFFERED, Rules
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot

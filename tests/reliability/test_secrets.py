@@ -210,7 +210,7 @@ def secretive_objects(agent: Agent) -> list[object]:
     entry = Entry(message=b"", answer=b"", seed=agent._seed, bookings=Bookings(charges=(charge,)))
     return [
         agent, agent.own, agent.own.readings, agent.own.host, memory, memory.exposure, memory.bases, part, part.session,
-        agent._identity, agent._exchange, part._veil, part._checks, entry, charge, part.base,
+        agent._identity, agent._exchange, part._stream, entry, charge, part.base,
         Snapshot(agent._identity.public, memory), MaskSet([(1, bytes(32))]), Stream(bytes(32)), agent.own.rules,
         part.session.run, agent.own.notebook,
     ]  # fmt: skip

@@ -37,7 +37,18 @@ _KEY_FILE = re.compile(rb"atdm-key-1 ([0-9a-f]{64})\n")
 
 def pack(purpose: str, *fields: Field) -> bytes:
     """Unambiguous bytes of a purpose and its fields: type letter, 8-byte little-endian length, content; for each."""
-    return b"".join([_PACKED_SUITE, *map(_packed, (purpose, *fields))])
+    parts: list[bytes] = []
+    for field in (_SUITE, purpose, *fields):
+        if isinstance(field, bytes):
+            kind, content = b"b", field
+        elif isinstance(field, str):
+            kind, content = b"s", field.encode()
+        elif isinstance(field, int):
+            kind, content = b"i", str(int(field)).encode()  # decimal: any size, one form
+        else:
+            raise UsageError(f"cannot pack a {type(field).__name__}: give bytes, text or an integer")
+        parts += (kind, len(content).to_bytes(8, "little"), content)
+    return b"".join(parts)
 
 
 def digest(*fields: Field) -> bytes:
@@ -211,21 +222,6 @@ def read_key_file(path: Path) -> bytes:
     if match is None:
         raise DataError(f"{path} is not a key file: expected one line 'atdm-key-1' and 64 hex digits; restore it")
     return bytes.fromhex(match[1].decode())
-
-
-def _packed(field: Field) -> bytes:
-    if isinstance(field, bytes):
-        return b"b" + len(field).to_bytes(8, "little") + field
-    if isinstance(field, str):
-        content = field.encode()
-        return b"s" + len(content).to_bytes(8, "little") + content
-    if isinstance(field, int):
-        content = str(int(field)).encode()  # decimal: any size, one form
-        return b"i" + len(content).to_bytes(8, "little") + content
-    raise UsageError(f"cannot pack a {type(field).__name__}: give bytes, text or an integer")
-
-
-_PACKED_SUITE = _packed(_SUITE)
 
 
 def _pair_info(version: Field, run_id: bytes, ids: tuple[bytes, bytes], roster: bytes, config: bytes) -> bytes:

@@ -37,33 +37,31 @@ def nonce(context: bytes, *fields: Field) -> bytes:
 
 
 class Stream:
-    """Keystream of one key. `again=True` states that the nonce masks the very same words as before (a resend), or
-    that a mask is being taken off; without it a nonce is accepted once."""
+    """Keystream of one key."""
 
-    __slots__ = ("_cipher", "_used", "_scratch")
+    __slots__ = ("_cipher", "_used")
 
     def __init__(self, key: bytes) -> None:
         self._cipher = _open(key)
         self._used = _Used()
-        self._scratch = _Scratch()
 
     def __repr__(self) -> str:
         return f"Stream({len(self._used)} nonces used)"
 
-    def add(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
+    def add(self, words: UInt64Array, nonce: bytes) -> None:
         """Add the keystream to words, in place."""
-        self._used.spend(nonce, words, again)
-        self._scratch.apply(words, nonce, (self._cipher,), ())
+        self._used.spend(nonce, words)
+        _apply(words, nonce, (self._cipher,), ())
 
-    def subtract(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
+    def subtract(self, words: UInt64Array, nonce: bytes) -> None:
         """Subtract the keystream from words, in place."""
-        self._used.spend(nonce, words, again)
-        self._scratch.apply(words, nonce, (), (self._cipher,))
+        self._used.spend(nonce, words)
+        _apply(words, nonce, (), (self._cipher,))
 
-    def words(self, count: int, nonce: bytes, *, again: bool = False) -> UInt64Array:
+    def words(self, count: int, nonce: bytes) -> UInt64Array:
         """`count` keystream words."""
         words = np.empty(count, dtype="<u8")
-        self._used.spend(nonce, words, again)
+        self._used.spend(nonce, words)
         self._cipher.reset_nonce(nonce)
         buffer = words.data.cast("B")
         for first in range(0, len(buffer), len(_ZEROS)):
@@ -79,7 +77,7 @@ class MaskSet:
     The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour.
     """
 
-    __slots__ = ("_plus", "_minus", "_used", "_scratch")
+    __slots__ = ("_plus", "_minus", "_used")
 
     def __init__(self, signed_keys: Iterable[tuple[int, bytes]]) -> None:
         plus: list[CipherContext] = []
@@ -94,7 +92,6 @@ class MaskSet:
             (plus if sign == 1 else minus).append(_open(key))
         self._plus, self._minus = tuple(plus), tuple(minus)
         self._used = _Used()
-        self._scratch = _Scratch()
 
     def __repr__(self) -> str:
         return f"MaskSet({len(self)} masks, {len(self._used)} nonces used)"
@@ -102,10 +99,10 @@ class MaskSet:
     def __len__(self) -> int:
         return len(self._plus) + len(self._minus)
 
-    def apply(self, words: UInt64Array, nonce: bytes, *, again: bool = False) -> None:
-        """Put all masks on words, in place. `again` as in Stream: the very same words, for a resend."""
-        self._used.spend(nonce, words, again)  # one look-up covers all keys: they are always used together
-        self._scratch.apply(words, nonce, self._plus, self._minus)
+    def apply(self, words: UInt64Array, nonce: bytes) -> None:
+        """Put all masks on words, in place."""
+        self._used.spend(nonce, words)  # one look-up covers all keys: they are always used together
+        _apply(words, nonce, self._plus, self._minus)
 
 
 def words_at(key: bytes, positions: npt.NDArray[np.int64]) -> UInt64Array:
@@ -167,56 +164,40 @@ def _open(key: bytes) -> CipherContext:
     return Cipher(AES256(key), CTR(bytes(NONCE_BYTES))).encryptor()
 
 
-class _Used:
-    """Nonces spent so far, with the number of words each masked."""
+def _apply(
+    words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]
+) -> None:
+    """Add the keystreams of `plus` to words and subtract those of `minus`, one chunk of words at a time."""
+    buffer = bytearray(WORD_BYTES * min(words.size, _CHUNK))
+    for first in range(0, words.size, _CHUNK):
+        part = words[first : first + _CHUNK]
+        zeros, stream = _ZEROS[: part.nbytes], np.frombuffer(buffer, dtype="<u8", count=part.size)
+        for ciphers, combine in ((plus, np.add), (minus, np.subtract)):
+            for cipher in ciphers:
+                if first == 0:  # later chunks go on where the cipher stopped
+                    cipher.reset_nonce(nonce)
+                cipher.update_into(zeros, buffer)
+                combine(part, stream, part)
 
-    __slots__ = ("_sizes",)
+
+class _Used:
+    """Nonces spent so far."""
+
+    __slots__ = ("_nonces",)
 
     def __init__(self) -> None:
-        self._sizes: dict[bytes, int] = {}
+        self._nonces: set[bytes] = set()
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._nonces)
 
-    def spend(self, nonce: bytes, words: UInt64Array, again: bool) -> None:
+    def spend(self, nonce: bytes, words: UInt64Array) -> None:
         if len(nonce) != NONCE_BYTES or not nonce.endswith(_COUNTER):
             raise UsageError(f"a mask nonce is {_HASHED_BYTES} hashed bytes and {len(_COUNTER)} zeros: use nonce()")
         if words.ndim != 1 or words.dtype != np.uint64 or words.size >= _MAX_WORDS:
             raise UsageError(f"masks go on one row of uint64 words, got {words.dtype} of shape {words.shape}")
-        size = self._sizes.setdefault(nonce, words.size) if again else self._sizes.get(nonce)
-        if size is not None and not (again and size == words.size):
+        if nonce in self._nonces:
             raise RunAborted(
                 "this mask was used before: resend the stored bytes or start a new run; nothing was masked"
             )
-        self._sizes[nonce] = words.size
-
-
-class _Scratch:
-    """Room for one chunk of keystream, kept between uses. It holds mask words: never shown, never shared."""
-
-    __slots__ = ("_buffer", "_words")
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._words: UInt64Array = np.frombuffer(self._buffer, dtype="<u8")
-
-    def apply(
-        self, words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]
-    ) -> None:
-        """Add the keystreams of `plus` to words and subtract those of `minus`, one chunk of words at a time."""
-        self._reserve(min(words.size, _CHUNK))
-        buffer = self._buffer
-        for first in range(0, words.size, _CHUNK):
-            part = words[first : first + _CHUNK]
-            zeros, stream = _ZEROS[: WORD_BYTES * part.size], self._words[: part.size]
-            for ciphers, combine in ((plus, np.add), (minus, np.subtract)):
-                for cipher in ciphers:
-                    if first == 0:  # later chunks go on where the cipher stopped
-                        cipher.reset_nonce(nonce)
-                    cipher.update_into(zeros, buffer)
-                    combine(part, stream, part)
-
-    def _reserve(self, count: int) -> None:
-        if count > self._words.size:
-            self._buffer = bytearray(WORD_BYTES * count)
-            self._words = np.frombuffer(self._buffer, dtype="<u8")
+        self._nonces.add(nonce)

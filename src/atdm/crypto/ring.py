@@ -73,7 +73,7 @@ def decode(words: UInt64Array, bits: int) -> FloatArray:
 
 def dequantise(words: UInt64Array, scale: float | FloatArray) -> FloatArray:
     """`decode` with scale 2^bits, which may differ from word to word."""
-    answer: FloatArray = np.ascontiguousarray(words).view(np.int64) / scale
+    answer: FloatArray = words.view(np.int64) / scale
     return answer
 
 
@@ -109,7 +109,8 @@ def check_words(words: UInt64Array, keys: UInt64Array) -> UInt64Array:
     """Σ_t keys[w, t] · words[t] mod 2^64 for each check word w. Linear: check words of a sum are the sum of theirs."""
     if keys.shape != (CHECK_WORDS, *words.shape) or words.ndim != 1:
         raise UsageError(f"check keys of shape {keys.shape} for {words.shape} words: expected ({CHECK_WORDS}, words)")
-    return np.asarray(keys @ words, dtype=np.uint64)  # the integer product wraps, which is the arithmetic we want
+    checks: UInt64Array = np.dot(keys, words)  # the integer product wraps, which is the arithmetic we want
+    return checks
 
 
 def verify_words(words: UInt64Array, checks: UInt64Array, keys: UInt64Array, budget_bits: int = 48) -> None:
@@ -124,7 +125,7 @@ def verify_words(words: UInt64Array, checks: UInt64Array, keys: UInt64Array, bud
         raise UsageError(f"a range of {budget_bits} bits weakens the check words: keep totals within 48 bits")
     limit = np.uint64(1 << budget_bits)
     in_range = (words + limit).max() <= np.uint64(2 << budget_bits)  # -limit ≤ signed words ≤ limit, within uint64
-    if not (in_range and (check_words(words, keys) == checks).all()):
+    if not (in_range and check_words(words, keys).tobytes() == checks.tobytes()):
         raise PeerError(
             "a total fails its check words or its range: it was altered on the way, or masks did not cancel"
         )

@@ -57,15 +57,15 @@ def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArra
 
 def forcing_columns(inputs: Inputs, rows: IntArray, order: int) -> FloatArray:
     """[lags of h | lags of o | lags of r] at the given rows: the inputs of Eq. (2) without the season."""
-    lagged = rows[:, None] - np.arange(order + 1)
-    return np.hstack([values[lagged] for values in (inputs.load, inputs.outdoor, inputs.solar)])
+    lagged = rows - np.arange(order + 1)[:, None]
+    return np.concatenate([values[lagged] for values in (inputs.load, inputs.outdoor, inputs.solar)]).T
 
 
-def seasonal_means(series: FloatArray, phase: IntArray, period: int) -> FloatArray:
-    """The projection of series (k × n) on the seasonal dummies: their mean at each season step."""
-    counts = np.maximum(np.bincount(phase, minlength=period), 1)
-    sums = np.stack([np.bincount(phase, values, period) for values in series])
-    return (sums / counts).take(phase, axis=1)
+def seasonal_means(series: FloatArray, phase: IntArray, counts: IntArray) -> FloatArray:
+    """The projection of series (k × n) on the seasonal dummies: their mean at each season step, of which there are
+    `counts` rows each."""
+    sums = np.array([np.bincount(phase, values, len(counts)) for values in series])
+    return (sums / np.maximum(counts, 1)).take(phase, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,7 @@ class Design:
     rows: IntArray
     forcing: FloatArray  # lags of h, o, r: n × 3(M+1)
     phase: IntArray  # season index of each row
+    counts: IntArray  # rows of each season index
     basis: FloatArray  # orthonormal basis of what span X has beyond the season, its vectors in rows
     lagged: IntArray  # rows − m, (M+1) × n
 
@@ -97,13 +98,13 @@ class Design:
             )
         forcing = forcing_columns(inputs, rows, order)
         phase = inputs.phase[rows]
+        counts = np.bincount(phase, minlength=inputs.period)
         norms = np.linalg.norm(forcing, axis=0)
         scaled = forcing / np.where(norms > 0, norms, 1.0)
         # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
-        within = scaled - seasonal_means(scaled.T, phase, inputs.period).T
+        within = scaled - seasonal_means(scaled.T, phase, counts).T
         q, r, pivots = qr(within, mode="economic", pivoting=True, overwrite_a=True, check_finite=False)
         rank = int((np.abs(np.diag(r)) > DEPENDENT).sum())
-        counts = np.bincount(phase, minlength=inputs.period)
         if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
             names = [f"{v}[t-{m}]" for v in ("load", "outdoor", "solar") for m in range(order + 1)]
             dependent = [names[i] for i in sorted(pivots[rank:])]
@@ -119,13 +120,14 @@ class Design:
             rows=rows,
             forcing=forcing,
             phase=phase,
+            counts=counts,
             basis=np.ascontiguousarray(q.T[:rank]),
             lagged=rows - np.arange(order + 1)[:, None],
         )
 
     def residual(self, series: FloatArray) -> FloatArray:
         """(I − Π) of series over the training rows, k × n."""
-        within = series - seasonal_means(series, self.phase, self.period)
+        within = series - seasonal_means(series, self.phase, self.counts)
         answer: FloatArray = within - (within @ self.basis.T) @ self.basis
         return answer
 

@@ -36,7 +36,8 @@ class Span:
     design: Design
     ridge: float
     sums: tuple[FloatArray, ...]  # columns of V, over the whole window             [°C, centred]
-    projected: FloatArray  # (I − Π) of the lags of each sum, j × (M+1) × n
+    projected: FloatArray  # (I − Π) of the lags of each sum, (M+1) × n, and room for more sums
+    taken: list[int]  # how many sums are in there: a span that is not the longest of them copies them to go on
     products: FloatArray  # inner products of `projected`, j² × (M+1)²
     ones: FloatArray  # Qᵀ1
     gram: FloatArray  # QᵀQ, the identity up to the rounding of the sums
@@ -49,6 +50,7 @@ class Span:
             ridge=ridge,
             sums=(),
             projected=np.empty((0, m1, n)),
+            taken=[0],
             products=np.empty((0, m1 * m1)),
             ones=np.empty(0),
             gram=np.empty((0, 0)),
@@ -60,14 +62,19 @@ class Span:
     @property
     def series(self) -> FloatArray:
         """V: N × j."""
-        return np.column_stack(self.sums)
+        return np.array(self.sums).T
 
     def add(self, total: FloatArray, one: float, row: FloatArray) -> "Span":
         """The basis with one more direction q: its sum Σ q_i x_i, Σ q_i, and (Qᵀq, qᵀq)."""
         j, m1 = len(self), self.design.order + 1
-        new = self.design.projected_lags(total)
-        projected = np.concatenate([self.projected, new[None]])
-        cross = (projected.reshape(-1, new.shape[1]) @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
+        projected, taken = self.projected, self.taken
+        if taken != [j] or len(projected) == j:
+            more = np.empty((j + 4, *projected.shape[1:]))
+            projected, taken = np.concatenate([projected[:j], more]), [j]
+        projected[j] = new = self.design.projected_lags(total)
+        taken[0] += 1
+        lags = projected[: j + 1].reshape(-1, new.shape[1])
+        cross = (lags @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
         products = np.empty((j + 1, j + 1, m1 * m1))
         products[:j, :j] = self.products.reshape(j, j, m1 * m1)
         products[:, j] = cross.reshape(j + 1, -1)
@@ -75,10 +82,12 @@ class Span:
         gram = np.empty((j + 1, j + 1))
         gram[:j, :j] = self.gram
         gram[:, j] = gram[j, :] = row
-        return replace(
-            self,
+        return Span(
+            design=self.design,
+            ridge=self.ridge,
             sums=(*self.sums, total),
             projected=projected,
+            taken=taken,
             products=products.reshape(-1, m1 * m1),
             ones=np.append(self.ones, one),
             gram=gram,
@@ -92,6 +101,7 @@ class Span:
             self,
             sums=tuple(np.ascontiguousarray(series.T)),
             projected=flat.reshape(j, m1, n),
+            taken=[j],
             products=(flat @ flat.T).reshape(j, m1, j, m1).transpose(0, 2, 1, 3).reshape(j * j, m1 * m1),
             ones=ones,
             gram=gram,
@@ -134,9 +144,9 @@ class Span:
 
     def residual_series(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
         """Zξ, the residual of Eq. (2) over the training rows.  [°C]"""
-        j, m1, n = self.projected.shape
-        lags = (c @ self.projected.reshape(j, -1)).reshape(m1, n)
-        answer: FloatArray = lags[0] - alpha @ lags[1:]
+        each = c[:, None] * lag_filter(alpha)  # of every lag of every sum
+        lags = self.projected[: len(self)].reshape(each.size, -1)
+        answer: FloatArray = each.ravel() @ lags
         return answer
 
     def state(self, c: FloatArray) -> FloatArray:

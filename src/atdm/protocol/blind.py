@@ -24,24 +24,24 @@ from functools import lru_cache
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.crypto.keys import DIGEST_BYTES, derive, digest, open_sealed, seal
+from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS, WORD_BYTES, UInt64Array
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, Descent, Status, lag_filter
-from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray, parameter_count
-from atdm.kernel.estimate import Estimate, complete
+from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs, IntArray
+from atdm.kernel.estimate import complete
 from atdm.kernel.span import Span, solve_positive
-from atdm.kernel.thermal import Coefficients
 from atdm.protocol.basis import HASH_BITS, HASH_WORDS, SLOTS, Basis, Totals, agree, offer
 from atdm.protocol.choice import announce_choice, choice_layout, compare, origins_of, verify_choice
 from atdm.protocol.messages import Finished, Masked, Message, Secret, Secrets, ToAgent, Total, expect
 from atdm.protocol.part import Own, Part
 from atdm.protocol.plan import Candidate, Plan
 from atdm.protocol.readings import dithered, positions, public_inputs, window
+from atdm.protocol.release import bitmap, pack_release, release_layout, sealed_release
 from atdm.protocol.session import Session, sum_nonce
 from atdm.protocol.store import Consented
-from atdm.protocol.sums import BLIND_BUDGET, HALVES, RAW, Block, Layout, fixed
+from atdm.protocol.sums import BLIND_BUDGET, HALVES, Block, Layout, fixed
 
 LOAD_BOUND = 1e4  # kW of one agent
 TEMP_BOUND = 51.0  # K from the reference, of one agent: readings within [−30, 70] °C, and dither
@@ -59,12 +59,8 @@ HALFWAY = 1e-2  # residual at which candidates are compared a second time
 MOST_LOOKS = 4  # comparisons of candidates; the last choice stands
 STALLED = 0.9  # a limited direction that leaves more than this share of the residual is the last
 ORTHONORMAL = 1e-2  # how far a row of QᵀQ may be from the identity's: directions are normalised from rounded sums
+NEGATIVE = -1e-2  # the least that a sum of squares can round to
 INDEPENDENT = 1e-10  # share of a direction outside the basis, squared, below which nothing new is in it
-
-SEAL_WORDS = DIGEST_BYTES // WORD_BYTES
-
-METRICS = [(p, k, m) for p in ("train", "test") for k in ("one_step", "free_run") for m in ("rmse", "mape", "r2")]
-STATUSES = tuple(Status)
 
 
 class Phase(StrEnum):
@@ -99,10 +95,11 @@ class Announced:
 
     @classmethod
     def unpack(cls, values: FloatArray, order: int, size: int) -> "Announced":
-        alpha, (weights, previous, tail) = values[:order], np.split(values[-2 * size - 3 :], [size, 2 * size])
         if not np.isfinite(values).all():
             raise PeerError("the leader announced numbers that are not finite")
-        return cls(alpha, weights, previous, float(tail[0]), int(tail[1]), bool(tail[2]))
+        weights, previous = values[-2 * size - 3 : -3].reshape(2, size)
+        multiplier, iterations, converged = values[-3:].tolist()
+        return cls(values[:order], weights, previous, multiplier, int(iterations), bool(converged))
 
 
 NOTHING_YET = Announced(np.empty(0), np.empty(0), np.empty(0), math.nan, 0, False)
@@ -165,8 +162,7 @@ class BlindPart(Part):
     def _start(self, group: bytes) -> list[Message]:
         run = self.session.run
         self.session.forget_pairs()
-        self._veil = Stream(derive(group, "veil", run.id, run.roster_hash))
-        self._checks = Stream(derive(group, "mac", run.id, run.roster_hash))
+        self._stream = Stream(derive(group, "veil and check keys", run.id, run.roster_hash))
         self._group = digest("group", group)  # tells agents of one host apart that were sealed different secrets
         self.times = self.own.host.once(self.context, "times", lambda: window(self.plan))
         missing = positions(self.readings.time, self.times) < 0
@@ -186,22 +182,29 @@ class BlindPart(Part):
             if phase not in (Phase.FLAGS, Phase.SCALARS):
                 raise  # a reading
             raise RunAborted("a residual passes the range of a sum: give a larger ridge, zones differ much") from None
-        self._nonce = sum_nonce(self.context, phase, layout)
+        nonce = sum_nonce(self.context, phase, layout)
         if phase is not Phase.RELEASE:
-            self._keys = self.own.host.once(
-                self._nonce + self._group, "check keys",
-                lambda: self._checks.words(CHECK_WORDS * len(words), self._nonce).reshape(CHECK_WORDS, -1),
-            )  # fmt: skip
-            words = np.append(words, ring.check_words(words, self._keys))
-            if self.session.leads:
-                self._veil.add(words, self._nonce)
-        self.session.mask(words, self._nonce)
+            words = self._authenticated(words, nonce)
+        self.session.mask(words, nonce)
         return [Masked(run=self.session.run.id, step=self.step, phase=phase, words=ring.to_bytes(words))]
+
+    def _authenticated(self, plain: UInt64Array, nonce: bytes) -> UInt64Array:
+        """With check words behind them and, at the leader, the veil on all of them."""
+        count = len(plain) + CHECK_WORDS
+        stream = self.own.host.once(
+            nonce + self._group, "group stream", lambda: self._stream.words(count + CHECK_WORDS * len(plain), nonce)
+        )
+        self._veil, self._keys = stream[:count], stream[count:].reshape(CHECK_WORDS, -1)
+        words = np.empty(count, dtype=np.uint64)
+        words[:-CHECK_WORDS], words[-CHECK_WORDS:] = plain, ring.check_words(plain, self._keys)
+        if self.session.leads:
+            words += self._veil
+        return words
 
     def _open(self, data: bytes) -> dict[str, FloatArray]:
         """Unveil a total and refuse it unless check words, range and count all agree."""
         total = ring.from_bytes(data, self.layout.words + CHECK_WORDS)
-        self._veil.subtract(total, self._nonce, again=self.session.leads)
+        total -= self._veil
         words, checks = total[:-CHECK_WORDS], total[-CHECK_WORDS:]
         ring.verify_words(words, checks, self._keys, BLIND_BUDGET)
         return self.layout.decode(words, self.agents)
@@ -215,8 +218,8 @@ class BlindPart(Part):
         if self.phase is Phase.RELEASE:
             expect(message, Finished)
             self.finished = True
-            del self._veil, self._checks, self._keys, self._group
-            self.own.host.forget("check keys")
+            del self._stream, self._veil, self._keys, self._group
+            self.own.host.forget("group stream")
             return []
         total = expect(message, Total)
         if total.step != self.step:
@@ -265,11 +268,13 @@ class BlindPart(Part):
         if self.lacking.all():  # no row in common: directions made for these rows serve better for the same count
             self.base, self.lacking = Basis(), self.lacking[:, :0]
         rules = self.own.rules
-        self.refused = self.own.exposure.refuses(
+        self.stored_refused = self.own.exposure.refuses(
             self.kept, self.lacking, self.base.directions, rules.totals_cap(self.agents), rules.leverage
         )
         layout = load_layout(self.agents, len(self.kept), len(self.base.totals))
-        return self._send(Phase.LOAD, layout, {"load": self.readings.load[at], "refused": self.refused.astype(float)})
+        load = self.readings.load[at]
+        del self.readings  # x is all that a run needs of them from here on
+        return self._send(Phase.LOAD, layout, {"load": load, "refused": self.stored_refused.astype(float)})
 
     def _insist(self, agrees: bool) -> None:
         """An agent's own account decides for it, whatever a total says that others' words were added to."""
@@ -280,7 +285,7 @@ class BlindPart(Part):
         self.own.notebook.write("load total", values["load"])
         self._model(values["load"])
         self.inherited = int(np.argmax(np.append(values["refused"], 1.0) > 0))  # as many as nobody refuses
-        self._insist(not self.refused[: self.inherited].any())
+        self._insist(not self.stored_refused[: self.inherited].any())
         if self.inherited:
             return self._extend()
         self.p, self.tries = 1.0 / math.sqrt(self.agents), 0
@@ -384,12 +389,8 @@ class BlindPart(Part):
         if self._diagonal_share():
             self.diagonals = self.diagonals[1:]
         self.own.exposure.charge(self.kept, q, roster=self.session.run.roster_hash, rank=len(self.directions))
-        values = {
-            "total": q * self.x,
-            "one": np.array([q]),
-            "gram": np.append(self.directions, q) * q,
-        }
         self.directions = np.append(self.directions, q)
+        values = {"total": q * self.x, "one": np.array([q]), "gram": q * self.directions}
         return self._send(Phase.BASIS, basis_layout(self.agents, len(self.kept), len(self.directions)), values)
 
     def _after_basis(self, values: dict[str, FloatArray]) -> list[Message]:
@@ -419,8 +420,9 @@ class BlindPart(Part):
         values = {
             "inner": self.directions * self.p,
             "squares": np.array([self.p**2, r_scaled**2]),
-            "negative": (trials @ self.directions < 0).astype(float),
         }
+        if len(trials):
+            values["negative"] = (trials @ self.directions < 0).astype(float)
         if self.session.leads:
             values["announced"] = self._announce()
         layout = scalars_layout(self.agents, self.plan.widest()[0], len(self.span), self._trials())
@@ -469,7 +471,7 @@ class BlindPart(Part):
         self.own.host.once(self.context, "verified", lambda: verify_leader(self.span, announced, self.plan.tolerance))
         self.announced = announced
         self.inner, (self.square, residual) = values["inner"], values["squares"]
-        if not min(self.square, residual) >= -ORTHONORMAL:
+        if not min(self.square, residual) >= NEGATIVE:
             raise RunAborted("a sum of squares is negative: somebody sent what it should not")
         self.negative = values["negative"]
         before, self.gap = self.gap, self.scale * math.sqrt(max(residual, 0.0))
@@ -625,9 +627,10 @@ def verify_leader(span: Span, found: Announced, tolerance: float) -> bool:
     for what, mine, theirs in (
         ("alpha", alpha, found.alpha),
         ("weights", weights, found.weights),
-        ("multiplier", np.array([f2]), found.multiplier),
+        ("multiplier", np.array([f2]), np.array([found.multiplier])),
     ):
-        if not np.abs(mine - theirs).max() <= VERIFY * np.abs(mine).max():
+        apart = mine - theirs
+        if not apart @ apart <= VERIFY**2 * (mine @ mine):
             raise RunAborted(f"the leader's {what} is not what the totals give: it deviates, or its arithmetic does")
     if found.converged and not f1 - f2 < tolerance * max(1.0, f2) + 1e-9 * f2:
         raise RunAborted("the leader says the descent converged where it did not")
@@ -683,126 +686,3 @@ def scalars_layout(agents: int, order: int, size: int, trials: int) -> Layout:
         Block("squares", 2, SCALAR_BITS, bound),
         Block("negative", trials, 0, 1.0),
     ))  # fmt: skip
-
-
-@lru_cache(maxsize=2)
-def release_layout(plan: Plan, rows: int) -> Layout:
-    size = parameter_count(*plan.widest()) + len(METRICS) + 5 + 2 * bitmap_words(plan.length) + 2 * rows
-    size += len(plan.candidates) > 0  # which of them it is
-    size += 2 * SEAL_WORDS
-    return Layout((Block("release", size, RAW),))
-
-
-# What is released, as raw words
-
-
-def bitmap_words(length: int) -> int:
-    return -(-length // 64)
-
-
-def bitmap(flags: np.typing.NDArray[np.bool_]) -> UInt64Array:
-    padded = np.zeros(64 * bitmap_words(len(flags)), dtype=bool)
-    padded[: len(flags)] = flags
-    return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
-
-
-def bitmap_flags(words: UInt64Array, length: int) -> np.typing.NDArray[np.bool_]:
-    return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")[:length].astype(bool)
-
-
-def pack_release(
-    plan: Plan,
-    estimate: Estimate,
-    load: FloatArray,
-    bitmaps: tuple[UInt64Array, UInt64Array],
-    fresh: np.typing.NDArray[np.bool_],
-) -> FloatArray:
-    c = estimate.coefficients
-    numbers = [estimate.rss, estimate.ridge, estimate.solver_residual, float(estimate.iterations)]
-    numbers.append(float(STATUSES.index(estimate.status)))
-    sizes = coefficient_sizes(*plan.widest())
-    padded = (np.pad(part, (0, size - len(part))) for part, size in zip(c.parts(), sizes, strict=True))
-    return np.concatenate([
-        [plan.candidates.index(plan.model)] if plan.candidates else [],
-        *padded,
-        [estimate.metrics[p][k][m] for p, k, m in METRICS],
-        numbers,
-        *(words.view(np.float64) for words in bitmaps),
-        load[fresh],
-        estimate.state[fresh],
-    ])  # fmt: skip
-
-
-def sealed_release(numbers: FloatArray, salt: bytes) -> FloatArray:
-    """The released numbers, a salt that only the leader knows, and the hash of both: whoever alters a word on the way,
-    or adds to one, cannot make the hash agree."""
-    return np.concatenate([numbers, np.frombuffer(salt + release_hash(numbers, salt), dtype="<f8")])
-
-
-def unsealed_release(words: FloatArray) -> FloatArray:
-    numbers, salt, sent = np.split(words, [-2 * SEAL_WORDS, -SEAL_WORDS])
-    if release_hash(numbers, salt.astype("<f8").tobytes()) != sent.astype("<f8").tobytes():
-        raise PeerError("the release is not what its leader sent: no result")
-    return numbers
-
-
-def release_hash(numbers: FloatArray, salt: bytes) -> bytes:
-    return digest("release", numbers.astype("<f8").tobytes(), salt)
-
-
-def coefficient_sizes(order: int, period: int) -> list[int]:
-    """Of α, β, γ, θ and occ."""
-    return [order, order + 1, order + 1, order + 1, period]
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """What the aggregator ends with."""
-
-    estimate: Estimate  # state over the released rows only
-    load: FloatArray  # h over the released rows                [kW]
-    kept: IntArray  # time stamps of all rows of the fit
-    time: IntArray  # time stamps of the released rows
-    chosen: int | None  # which candidate of the plan, where there were some
-
-
-def unpack_release(plan: Plan, values: FloatArray) -> Released:
-    chosen = None
-    if plan.candidates:
-        chosen, values = int(values[0]), values[1:]
-        if not 0 <= chosen < len(plan.candidates):
-            raise PeerError("the release has a candidate that is none")
-        plan = plan.of(plan.candidates[chosen])
-    words, length = bitmap_words(plan.length), plan.length
-    sizes = [*coefficient_sizes(*plan.widest()), len(METRICS), 5, words, words]
-    *padded, measured, numbers, kept, fresh, rest = np.split(values, np.cumsum(sizes))
-    own = zip(padded, coefficient_sizes(plan.order, plan.period), strict=True)
-    alpha, beta, gamma, theta, occupancy = (part[:size] for part, size in own)
-    times = window(plan)
-    load, state = np.split(rest, 2)
-    if not all(np.isfinite(part).all() for part in (*padded, numbers, rest)):
-        raise PeerError("the release has numbers that are not finite")
-    if not 0 <= int(numbers[4]) < len(STATUSES):
-        raise PeerError("the release has a status that is none")
-    rows, time = (times[bitmap_flags(np.ascontiguousarray(bits).view(np.uint64), length)] for bits in (kept, fresh))
-    if len(time) != len(state) or not np.isin(time, rows).all():
-        raise PeerError("the release has other rows than it says")
-    metrics: dict[str, dict[str, dict[str, float]]] = {}
-    for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
-        metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
-    return Released(
-        estimate=Estimate(
-            coefficients=Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy),
-            state=state,
-            rss=float(numbers[0]),
-            ridge=float(numbers[1]),
-            solver_residual=float(numbers[2]),
-            iterations=int(numbers[3]),
-            status=STATUSES[int(numbers[4])],
-            metrics=metrics,
-        ),
-        load=load,
-        kept=rows,
-        time=time,
-        chosen=chosen,
-    )

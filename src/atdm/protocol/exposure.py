@@ -74,6 +74,8 @@ class Exposure:
         self, rows: IntArray, added: NDArray[np.bool_], directions: FloatArray, most_totals: int, most_leverage: float
     ) -> NDArray[np.bool_]:
         """For each number of directions, one upwards: would the totals added (rows × directions) pass a limit?"""
+        if not len(directions):
+            return np.empty(0, dtype=bool)
         totals, leverage = self.on(rows)
         more = np.cumsum(added, axis=1)
         weightier = np.cumsum(added * directions**2, axis=1)

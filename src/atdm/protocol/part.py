@@ -16,15 +16,23 @@ from atdm.protocol.store import Memory
 
 T = TypeVar("T")
 
+VERIFYING = frozenset({"span", "verified", "scores"})  # how an agent checks what the leader makes of the totals
+
 
 @dataclass(slots=True, repr=False)
 class Host:
     """A machine that runs one or more agents. What follows from values that all of them hold is worked out once per
-    host: agents that stand at the same context, which hashes all they were shown, would each compute the same."""
+    host: agents that stand at the same context, which hashes all they were shown, would each compute the same.
 
+    apart: what they work out one by one all the same.
+    """
+
+    apart: frozenset[str] = frozenset()
     _known: dict[str, tuple[bytes, Any]] = field(default_factory=dict)  # the latest of each kind
 
     def once(self, context: bytes, what: str, compute: Callable[[], T]) -> T:
+        if what in self.apart:
+            return compute()
         known, value = self._known.get(what, (b"", None))
         if known != context:
             value = compute()

@@ -2,12 +2,13 @@
 
 from atdm.crypto import ring
 from atdm.errors import PeerError, RunAborted
-from atdm.protocol.blind import Phase, release_layout, rows_layout, unpack_release, unsealed_release
+from atdm.protocol.blind import Phase, rows_layout
 from atdm.protocol.choice import choice_layout
 from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Secret, Secrets, ToAggregator, Total, encode, expect
 from atdm.protocol.readings import Weather
+from atdm.protocol.release import release_layout, unpack_release, unsealed_release
 from atdm.protocol.session import Run
 
 MOST_STORED = 64  # directions of an earlier run, at most
