@@ -217,6 +217,8 @@ def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, f
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1])
     assert code == 0 and "the data are in order" in out
     assert "4 agents: those of blind ask for 10" in out and "zone03" in out
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1], "--json")
+    assert code == 0 and any("those of blind ask for 10" in note for note in json.loads(out)["notes"])
 
 
 def test_every_command_reads_the_tables_of_a_spreadsheet(monkeypatch, capsys, files, tmp_path):

@@ -52,6 +52,7 @@ from atdm.use.bench import parse_sizes
 from atdm.use.compare import compare as compare_protocols
 from atdm.use.compare import parse_protocols
 from atdm.use.forecast import trained
+from atdm.use.ready import short_of
 from atdm.use.series import (
     parse_initial,
     parse_list,
@@ -215,7 +216,8 @@ def check(
     """Data quality before anything leaves; exits with 1 when these tables would be refused."""
     found = quality(zones, weather, timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     if as_json:
-        show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": found.notes})
+        notes = (*found.notes, *short_of(found))
+        show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": notes})
     else:
         out.print(quality_table(found))
     raise typer.Exit(1 if found.problems else 0)

@@ -437,6 +437,9 @@ class Conductor:
         self._report_plan()
         self.say(f"waiting for {len(wanted)} agents")
         await self.hub.gather(wanted, self.post.wait, lambda n: self._joined(n, len(wanted)))
+        if self.hub.line.connections == 0:
+            where = self.hub.line.servers
+            raise RunAborted(f"no connection to {where} within {self.post.wait:g} s: check address and server")
         missing = [m for m in members if m.identity.hex() not in self.hub.present]
         cohorts = {m.cohort for m in members} - {m.cohort for m in missing}
         if not cohorts or self.cohorts not in (None, cohorts):

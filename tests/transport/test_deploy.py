@@ -292,6 +292,19 @@ def test_an_agent_that_cannot_write_says_so_and_ends(fresh):
         asyncio.run(run_out())
 
 
+def test_a_server_that_is_not_there_is_named(theatre):
+    with theatre.stage.server() as server:
+        gone = server.url
+
+    async def wait():
+        conductor = theatre.conductor(gone, wait=0.5)
+        async with conductor.hub:
+            await asyncio.wait_for(conductor.run(), 20)
+
+    with pytest.raises(RunAborted, match=f"no connection to {gone} within 0.5 s"):
+        asyncio.run(wait())
+
+
 def test_absent_agents_are_named(theatre):
     async def wait():
         conductor = theatre.conductor(server.url, wait=0.5)

@@ -5,16 +5,23 @@ from typing import Any
 
 from atdm.errors import UsageError
 
+GREY = "0.5"  # legible on a light page and on a dark one
+INK: Any = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
 COLOURS = {"plain": "0.5", "paper": "tab:orange", "blind": "tab:blue"}
 
 
 def bench_figure(rows: list[dict[str, Any]], path: Path) -> None:
     """Save the figure, in the format of the file's ending."""
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageError("figures need matplotlib: pip install 'atdm[report]'") from None
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    with rc_context(INK):
+        _draw(rows, path, Figure(figsize=(9.0, 3.6), layout="constrained"))
+
+
+def _draw(rows: list[dict[str, Any]], path: Path, figure: Any) -> None:
     time, upload = figure.subplots(1, 2)
     for protocol, colour in COLOURS.items():
         own = [row for row in rows if row["protocol"] == protocol]
@@ -28,6 +35,6 @@ def bench_figure(rows: list[dict[str, Any]], path: Path) -> None:
     upload.set_ylabel("kB sent by one agent")
     for panel in (time, upload):
         panel.set(xscale="log", yscale="log", xlabel="agents")
-        panel.grid(True, which="major", color="0.9")
+        panel.grid(True, which="major", color=GREY, alpha=0.2)
         panel.legend(frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, transparent=True)

@@ -1,17 +1,13 @@
 """What the commands print: tables and summaries for a terminal."""
 
-import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from atdm.data.check import MIN_AGENTS, Quality
+from atdm.data.check import Quality
 from atdm.data.clock import spell, stamp
-from atdm.kernel.design import parameter_count
-from atdm.protocol.rules import Rules
 from atdm.run import Fit
-
-DAY = pd.Timedelta("24h")
+from atdm.use.ready import short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
@@ -78,18 +74,4 @@ def quality_table(quality: Quality) -> RenderableType:
         )  # fmt: skip
     problems = [Text(f"problem: {problem}", style="red") for problem in quality.problems]
     verdict = Text("a fit would be refused" if quality.problems else "the data are in order", style="bold")
-    return Group(table, *_notes(quality.notes), *_notes(_short_of(quality)), *problems, verdict)
-
-
-def _short_of(quality: Quality) -> tuple[str, ...]:
-    """What agents of `blind` ask for by default, beyond data that are in order."""
-    rules, said = Rules(), []
-    if MIN_AGENTS <= len(quality.agents) < rules.least_agents:
-        said.append(f"{len(quality.agents)} agents: those of blind ask for {rules.least_agents} by default")
-    steps = [a.step for a in quality.agents if a.step is not None]
-    if steps and DAY >= min(steps):
-        needed = rules.rows_per_parameter * parameter_count(2, int(DAY // min(steps)))
-        rows = min(a.rows for a in quality.agents)
-        if rows < needed:
-            said.append(f"{rows} rows: agents of blind ask for {needed:g} by default (order 2, season of 24 h)")
-    return tuple(said)
+    return Group(table, *_notes(quality.notes), *_notes(short_of(quality)), *problems, verdict)

@@ -71,6 +71,7 @@ class Line:
     ) -> None:
         self._door, self._subjects, self._received, self._opened = door, subjects, received, opened
         self._client: Any = None
+        self.servers = ", ".join(door.servers)
         self.refused = ""  # the server's last complaint about what this party may not do
         self.connections = 0
 
@@ -111,8 +112,7 @@ class Line:
                     raise
                 except Exception as error:  # noqa: BLE001 - as in send
                     level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
-                    log.log(level, "no connection to %s (%s): trying again", ", ".join(self._door.servers),
-                            type(error).__name__)  # fmt: skip
+                    log.log(level, "no connection to %s (%s): trying again", self.servers, type(error).__name__)
                 else:
                     self.connections += 1
                     pause = FIRST_PAUSE
@@ -121,7 +121,7 @@ class Line:
                         _stop_if_cancelled()
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(closed.wait(), WATCH_EVERY)
-                    log.info("connection to %s lost", ", ".join(self._door.servers))
+                    log.info("connection to %s lost", self.servers)
                 await self._close()
                 _stop_if_cancelled()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, guards nothing
