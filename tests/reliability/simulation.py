@@ -42,7 +42,7 @@ from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.blind import LOAD_BOUND, Phase
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, ToAggregator
-from atdm.protocol.part import Host
+from atdm.protocol.part import VERIFYING, Host
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules
@@ -134,7 +134,8 @@ class Simulation:
         self.secrets = [rng.randbytes(32) for _ in keys]
         self.stores = [Ram() for _ in keys]
         self.agents: list[Agent | None] = [None] * len(keys)
-        self.host = Host() if rng.random() < 0.7 else None
+        shared = rng.random()  # everything, all but the checks, or nothing
+        self.host = Host() if shared < 0.35 else Host(apart=VERIFYING) if shared < 0.7 else None
         self.sent: dict[tuple, bytes] = {}
         self.masked: dict[tuple[bytes, int], set[int]] = {}  # run, step → agents whose words left
         self.released: set[int] = set()  # blind: rows shown
