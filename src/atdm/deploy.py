@@ -172,7 +172,7 @@ def serve_files(
     declared: Format,
     signed_weather: Path | None = None,
 ) -> None:
-    """`atdm agent`: agents of one process share what follows from public values alone (Host)."""
+    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
     with contextlib.ExitStack() as held:
         host, seats = Host(), []
         for file in files:

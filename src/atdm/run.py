@@ -340,7 +340,7 @@ def simulate(
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        if plan.candidates:
+        if share is None and plan.candidates:
             share = "all"  # a comparison is much work, and the same for everybody
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         roster = agents[0].roster

@@ -46,9 +46,9 @@ def test_sums_added_one_by_one_are_those_of_a_whole_basis():
 
 def test_two_that_go_on_from_one_span_do_not_disturb_each_other():
     rng = np.random.default_rng(2)
-    totals, others = rng.normal(size=(2, 3, ROWS))
+    totals, others = rng.normal(size=(2, 2, ROWS))  # few enough to fit into the room that their parent has left
     parent = added(Span.empty(design(rng), 10.0), rng.normal(size=(2, ROWS)))
-    alpha, c = np.array([0.8, 0.1]), rng.normal(size=5)
+    alpha, c = np.array([0.8, 0.1]), rng.normal(size=4)
     first = added(parent, totals)
     before = first.residual_series(alpha, c)
     added(parent, others)

@@ -283,7 +283,8 @@ def test_a_residual_beyond_the_range_of_a_sum_is_not_blamed_on_a_reading(monkeyp
 
 
 def test_agents_of_one_process_share_arithmetic_and_each_verifies_every_step(monkeypatch):
-    """What a simulation works out once changes no bit of the result, and nobody takes a check from another."""
+    """What a process works out once changes no bit of the result; every agent opens every total by itself and, unless
+    everything is shared, keeps its own span and looks at every step of the leader."""
     cluster = tiny(3)
     calls: Counter[str] = Counter()
 
@@ -311,3 +312,16 @@ def test_agents_of_one_process_share_arithmetic_and_each_verifies_every_step(mon
     for fit in fits[1:]:
         assert fit.state.equals(fits[0].state) and fit.weights.equals(fits[0].weights)
         assert fit.model.as_dict()["alpha"] == fits[0].model.as_dict()["alpha"]
+
+
+@pytest.mark.parametrize("ends", ["finished", "aborted"])
+def test_the_keystream_of_the_group_ends_with_the_run(ends):
+    aggregator, agents = parties(tiny(4), seed=4)
+    held = []
+
+    def to_agent(i, data):
+        held.append("group stream" in agents[i].own.host._known)
+        return [rewritten(data, np.zeros_like) if ends == "aborted" else data]
+
+    drive(aggregator, agents, to_agent)
+    assert any(held) and all("group stream" not in agent.own.host._known for agent in agents)

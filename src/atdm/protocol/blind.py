@@ -218,8 +218,6 @@ class BlindPart(Part):
         if self.phase is Phase.RELEASE:
             expect(message, Finished)
             self.finished = True
-            del self._stream, self._veil, self._keys, self._group
-            self.own.host.forget("group stream")
             return []
         total = expect(message, Total)
         if total.step != self.step:
@@ -586,6 +584,7 @@ class BlindPart(Part):
     def remember(self) -> None:
         """Keep the totals opened in this run: the latest version, and the one that surely everybody has; and the weight
         in a fit that was consented to, whether or not its end was heard: the aggregator may have the model."""
+        self.own.host.forget("group stream")  # the secrets of the run end with this part; that one is the host's
         if self.phase is Phase.RELEASE:
             self.own.memory.consent(Consented(
                 run=self.session.run.id, roster=self.session.run.roster_hash, weight=self.weight,

@@ -1,4 +1,4 @@
-"""What the protocols' agent parts have in common: the agent's own things, and how a host shares public arithmetic."""
+"""What the protocols' agent parts have in common: the agent's own things, and how a host shares what they all hold."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
