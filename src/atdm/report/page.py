@@ -227,8 +227,11 @@ def _cost(fit: Fit) -> str:
          byte_count(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
         ["key set-up, apart", "", "", "", f"{cost.setup_seconds:.2f} s"],
     ]  # fmt: skip
-    shared = " Agents of one process share arithmetic on what all of them hold: one by itself takes somewhat longer."
-    shared = shared if cost.seconds_per_agent is not None and fit.protocol == "blind" else ""
+    shared = (
+        " Agents of one process share arithmetic on what all of them hold: one by itself takes somewhat longer."
+        if cost.seconds_per_agent is not None and fit.protocol == "blind"
+        else ""
+    )
     lead = (
         f"<p>{cost.sums} vector totals were opened for the estimation. Bytes of the whole run are those of the median "
         f"agent times the number of agents; the leader, who seals the group secret, sends a little more.{shared}</p>"

@@ -25,7 +25,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.plan import ProtocolName
 from atdm.protocol.rules import Rules
-from atdm.run import enrol, fit, make_plan, one_blas_thread, weather_of
+from atdm.run import Share, enrol, fit, make_plan, one_blas_thread, weather_of
 from atdm.transport import local, processes
 from atdm.transport.local import Progress
 
@@ -98,23 +98,30 @@ def bench_one(cluster: Cluster, protocol: ProtocolName, report: Progress | None 
             "bytes_up_per_agent": found.cost.bytes_up_per_agent, "peak_rss_mb": processes.peak_memory(),
             "seconds_per_agent": None, "status": str(found.status),
         }  # fmt: skip
-    first = _measured(cluster, protocol, options, report)
+    first = measured(cluster, protocol, options, report)
     if agents >= SEVERAL_PROCESSES_FROM:
         return row | first
     # Watching memory takes time of the one process there is: its peak is that of the first run, its time of others.
     times = BEST_OF if first["seconds"] < 1.0 else 2
-    timed = [_measured(cluster, protocol, options, report, memory=False) for _ in range(times)]
+    timed = [measured(cluster, protocol, options, report, memory=False) for _ in range(times)]
     fastest = min(timed, key=lambda found: float(found["seconds"]))
     floor = min(found["floor_seconds"] for found in timed)
     return row | fastest | {"floor_seconds": floor, "peak_rss_mb": first["peak_rss_mb"]}
 
 
-def _measured(
-    cluster: Cluster, protocol: ProtocolName, options: dict[str, Any], report: Progress | None, *, memory: bool = True
+def measured(
+    cluster: Cluster,
+    protocol: ProtocolName,
+    options: dict[str, Any],
+    report: Progress | None = None,
+    *,
+    memory: bool = True,
+    share: Share | None = None,
 ) -> dict[str, Any]:
+    """One run, beside its floor; memory: whether its peak is watched; share: as in `enrol`."""
     agents = len(cluster.agents)
     plan, rules = make_plan(cluster, protocol, **options), Rules()
-    everybody, _ = enrol(cluster, rules, os.urandom)
+    everybody, _ = enrol(cluster, rules, os.urandom, share=share)
     roster = everybody[0].roster
     aggregator = Aggregator(
         plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster)
