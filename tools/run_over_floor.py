@@ -1,65 +1,83 @@
-"""A private fit beside the keystream floor of the same run, one agent beside a plain fit, and where its time goes:
+"""Private fits beside the keystream floor of the same run, one agent beside a plain fit, and where its time goes:
 
     python tools/run_over_floor.py ZONES WEATHER
     python tools/run_over_floor.py 64              (the synthetic cluster of `atdm bench`)
 
-Sixteen times in turn, because a shared machine is not as fast one second as the next.
+Medians of sixteen turns, because a shared machine is not as fast one second as the next.
 """
 
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import wraps
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import atdm
+from atdm.data import Cluster, read_cluster
 from atdm.kernel.span import Span
-from atdm.protocol import blind
+from atdm.protocol import account
+from atdm.protocol.blind import direction, script, veil
 from atdm.protocol.session import Session
-from atdm.run import one_blas_thread
-from atdm.use.bench import RIDGE_PER_AGENT, measured, synthetic
+from atdm.protocol.sums import Layout
+from atdm.run import fit
+from atdm.use.bench import TIMES, measured, options_for, synthetic
 
-TIMES = 16
-PARTS = {  # none calls another
-    "masks": (Session, "mask"),
-    "opening totals: veil, check words, range, count": (blind.BlindPart, "_open"),
-    "check words and veil of what is sent": (blind.BlindPart, "_authenticated"),
-    "encoding": (blind.Layout, "encode"),
-    "projection and Gram update": (Span, "add"),
-    "descent for the next direction": (blind.BlindPart, "_descend"),
-    "the leader's step again": (blind, "verify_leader"),
-    "design and own lags": (blind.BlindPart, "_model"),
+PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another
+    "masks": ((Session, "mask"),),
+    "opening totals: veil, check words, range, count": ((veil.Veil, "unwrap"),),
+    "check words and veil of what is sent": ((veil.Veil, "_authenticated"),),
+    "encoding": ((Layout, "encode"),),
+    "design, span, own lags": ((script.BlindPart, "_public"), (direction.OwnSeries, "build")),
+    "adding a total to the span": ((Span, "add"),),
+    "descent for the next direction": ((script, "look"),),
+    "own words of a step": ((script, "step_values"), (script, "signs_values")),
+    "verifying the release": ((script, "verify"),),
+    "words and hash of the release": ((script, "released_words"), (script, "vouched")),
+    "own readings, and rows that are lacking": ((script.BlindPart, "_lacking"), (script.BlindPart, "_own_readings")),
+    "settling days, booking": ((script.BlindPart, "_settle"), (script.BlindPart, "_book")),
+    "written down": ((account.Account, "booked"),),
 }
 
 
 def main(*where: str) -> None:
-    cluster = atdm.read_cluster(*where) if len(where) == 2 else synthetic(int(where[0]))
-    options: dict[str, Any] = {"ridge": RIDGE_PER_AGENT * len(cluster.agents), "nonnegative": False}
-    rows = []
-    for _ in range(TIMES):
-        run, alone, all_shared = (
-            measured(cluster, "blind", options, memory=False, share=share) for share in (None, "nothing", "all")
-        )
-        with one_blas_thread():
-            plain = atdm.fit(cluster, "plain", **options).cost.seconds
-        floor = min(found["floor_seconds"] for found in (run, alone, all_shared))
-        rows.append((run["seconds"], floor, alone["seconds"], all_shared["seconds"], alone["seconds_per_agent"], plain))
-        print(f"run {rows[-1][0]:.3f} s, floor {floor:.3f} s: {rows[-1][0] / floor:.2f}", flush=True)
-    for name, of in (("best", min), ("median", median)):
-        run, floor, alone, all_shared, own, plain = (of(column) for column in zip(*rows, strict=True))
-        print(f"{name}: run over floor {run / floor:.2f}; where agents share nothing {alone / floor:.2f}, everything "
-              f"{all_shared / floor:.2f}; one agent that shares nothing {1000 * own:.1f} ms, one plain fit "
-              f"{1000 * plain:.1f} ms")  # fmt: skip
-    print("ms of one agent that shares nothing, best of each part:")
+    cluster = read_cluster(*where) if len(where) == 2 else synthetic(int(where[0]))
+    options = options_for(len(cluster.agents))
+    turns = [turn(cluster, options) for _ in range(TIMES)]
+    middle = {key: median(found[key] for found in turns) for key in turns[0]}
+    print(f"{len(cluster.agents)} agents, {len(cluster.time)} rows; medians of {TIMES}")
+    for weights in ("fitted", "equal"):
+        found = measured(cluster, "blind", options_for(len(cluster.agents), weights), memory=False)
+        print(f"{weights} weights: {found['messages']} messages, {found['bytes_up_per_agent'] / 1000:.1f} kB up per agent")
+    own, plain = middle["agent alone"], middle["plain"]
+    print(f"one agent sharing nothing {1000 * own:.2f} ms, one plain fit {1000 * plain:.2f} ms: {own / plain:.2f}")
+    for how in ("sharing", "sharing nothing"):
+        over = median(found[how] / found[f"floor, {how}"] for found in turns)
+        print(f"all agents in one process, {how}: {middle[how]:.3f} s, floor {middle[f'floor, {how}']:.3f} s: {over:.2f}")
+    print("ms of one agent that shares nothing, median of each part:")
     for part, seconds in parts_of(cluster, options).items():
         print(f"  {1000 * seconds:5.2f}  {part}")
 
 
-def parts_of(cluster: atdm.Cluster, options: dict[str, Any]) -> dict[str, float]:
-    """Seconds of one agent in each part, mean over all agents, best of a few runs."""
+def turn(cluster: Cluster, options: dict[str, Any]) -> dict[str, float]:
+    """Everything that is compared, in the same few seconds."""
+    shared, alone = (measured(cluster, "blind", options, memory=False, share=share) for share in (True, False))
+    return {
+        "sharing": shared["seconds"],
+        "floor, sharing": shared["floor_seconds"],
+        "sharing nothing": alone["seconds"],
+        "floor, sharing nothing": alone["floor_seconds"],
+        "agent alone": alone["seconds_per_agent"],
+        "plain": fit(cluster, "plain", **options).cost.seconds,
+    }
+
+
+def parts_of(cluster: Cluster, options: dict[str, Any]) -> dict[str, float]:
+    """Seconds of one agent in each part, mean over all agents, median of the runs."""
     spent: Counter[str] = Counter()
 
-    def timed(part: str, work: Any) -> Any:
+    def timed(part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(work)
         def run(*args: Any, **kwargs: Any) -> Any:
             began = perf_counter()
             try:
@@ -69,14 +87,15 @@ def parts_of(cluster: atdm.Cluster, options: dict[str, Any]) -> dict[str, float]
 
         return run
 
-    for part, (owner, name) in PARTS.items():
-        setattr(owner, name, timed(part, getattr(owner, name)))
+    for part, places in PARTS.items():
+        for owner, name in places:
+            setattr(owner, name, timed(part, getattr(owner, name)))
     runs = []
     for _ in range(TIMES):
         spent.clear()
-        spent["all of it"] = measured(cluster, "blind", options, memory=False, share="nothing")["seconds_per_agent"]
-        runs.append({part: spent[part] / (1 if part == "all of it" else len(cluster.agents)) for part in spent})
-    return {part: min(run[part] for run in runs) for part in (*PARTS, "all of it")}
+        whole = measured(cluster, "blind", options, memory=False, share=False)["seconds_per_agent"]
+        runs.append({part: spent[part] / len(cluster.agents) for part in PARTS} | {"all of it": whole})
+    return {part: median(run[part] for run in runs) for part in (*PARTS, "all of it")}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
+import pandas as pd
 import typer
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from atdm.events import Said
 from atdm.kernel.descent import Status
 from atdm.kernel.diagnostics import Diagnostics
 from atdm.observe import BACK
+from atdm.report.account_text import account_table, statement
 from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
 from atdm.report.evidence import diagnosis
@@ -83,14 +85,19 @@ class Protocol(StrEnum):
     plain = "plain"
 
 
-class Weights(StrEnum):
+class Sign(StrEnum):
     ridge = "ridge"
     exact = "exact"
     free = "free"
 
 
-CHOICES: dict[Weights, Literal["ridge", "exact", False]] = {
-    Weights.ridge: "ridge", Weights.exact: "exact", Weights.free: False,
+class Weights(StrEnum):
+    fitted = "fitted"
+    equal = "equal"
+
+
+SIGNS: dict[Sign, Literal["ridge", "exact", False]] = {
+    Sign.ridge: "ridge", Sign.exact: "exact", Sign.free: False,
 }  # fmt: skip
 
 Zones = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
@@ -104,14 +111,13 @@ Decimal = Annotated[str, typer.Option(help="CSV decimal mark.")]
 Order = Annotated[int, typer.Option(help="Order M of the model.")]
 Ridge = Annotated[float, typer.Option(help="Ridge λ on the weights.")]
 Season = Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")]
-Orders = Annotated[str | None, typer.Option(help="Orders M from which the agents choose (blind).")]
-Ridges = Annotated[str | None, typer.Option(help="Ridges λ from which the agents choose (blind).")]
-Seasons = Annotated[str | None, typer.Option(help="Seasons from which the agents choose (blind).")]
-ValidationHorizon = Annotated[str, typer.Option(help="Length of their validation runs.")]
-ValidationEvery = Annotated[str, typer.Option(help="Time between the origins of these.")]
-Nonnegative = Annotated[
-    Weights, typer.Option(help="Weights: ridge (raise λ until none is negative), exact (ξ ≥ 0) or free.")
+Weighting = Annotated[
+    Weights, typer.Option("--weights", help="Of the aggregate temperature: fitted by the agents, or equal (the mean).")
 ]
+Nonnegative = Annotated[
+    Sign, typer.Option(help="Fitted weights: ridge (raise λ until none is negative), exact (ξ ≥ 0) or free.")
+]
+SolverTolerance = Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
 MinimumNorm = Annotated[bool, typer.Option("--minimum-norm", help="Fit even where inputs are collinear.")]
 WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results that did not converge.")]
@@ -173,15 +179,16 @@ def fit(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
-    nonnegative: Nonnegative = Weights.ridge,
+    weights: Weighting = Weights.fitted,
+    nonnegative: Nonnegative = Sign.ridge,
     tolerance: Annotated[float, typer.Option(help="Stopping gap of the descent.")] = 1e-12,
-    solver_tolerance: Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")] = 5e-5,
+    solver_tolerance: SolverTolerance = 0.03,
     train: Train = 0.75,
     dither: Dither = 0.1,
     minimum_norm: MinimumNorm = False,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder in which the agents keep their keys and what was seen of them, for later fits."),
+        typer.Option(help="Folder in which the agents keep their keys and their accounts."),
     ] = None,
     write_anyway: WriteAnyway = False,
     by: By = "zone",
@@ -196,7 +203,7 @@ def fit(
     check_folder(output)
     result = atdm.fit(
         cluster, protocol.value, order=order, ridge=ridge,
-        season=season, nonnegative=CHOICES[nonnegative], tolerance=tolerance,
+        season=season, weights=weights.value, nonnegative=SIGNS[nonnegative], tolerance=tolerance,
         train=train, solver_tolerance=solver_tolerance, dither=dither, minimum_norm=minimum_norm,
         progress=not as_json and sys.stderr.isatty(), state=state,
     )  # fmt: skip
@@ -239,12 +246,13 @@ def select(
     zones: Zones,
     weather: Weather,
     orders: Annotated[str, typer.Option(help="Orders M to compare.")] = "1,2,3",
-    ridges: Annotated[str, typer.Option(help="Ridges λ to compare.")] = "30,100,300",
+    ridges: Annotated[str, typer.Option(help="Ridge λ; several to compare under plain.")] = "100",
     seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
     horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
     every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
-    protocol: Annotated[Protocol, typer.Option(help="Of the fit; under blind agents also compare.")] = Protocol.blind,
-    nonnegative: Nonnegative = Weights.ridge,
+    protocol: Annotated[Protocol, typer.Option(help="Of the fit whose released series is looked at.")] = Protocol.blind,
+    weights: Weighting = Weights.fitted,
+    nonnegative: Nonnegative = Sign.ridge,
     train: Train = 0.75,
     by: By = "zone",
     timezone: Timezone = None,
@@ -254,13 +262,13 @@ def select(
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Choose order, ridge and season on the training part; then look at the test part once."""
+    """Choose order and season on the training rows of what was released; then look at the test part once."""
     cluster = read(zones, weather, by, timezone, sort, delimiter, decimal)
     check_folder(output)
     found = atdm.select(
         cluster, parse_list(orders, int),
         parse_list(ridges, float), parse_list(seasons, str), horizon=horizon, every=every,
-        protocol=protocol.value, train=train, nonnegative=CHOICES[nonnegative],
+        protocol=protocol.value, weights=weights.value, train=train, nonnegative=SIGNS[nonnegative],
         progress=not as_json and sys.stderr.isatty(),
     )  # fmt: skip
     if output is not None:
@@ -340,7 +348,7 @@ def compare(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
-    nonnegative: Nonnegative = Weights.ridge,
+    nonnegative: Nonnegative = Sign.ridge,
     train: Train = 0.75,
     by: By = "zone",
     timezone: Timezone = None,
@@ -354,7 +362,7 @@ def compare(
         rows = compare_protocols(
             read(zones, weather, by, timezone, sort, delimiter, decimal), parse_protocols(protocols),
             report=lambda name: line.update(f"compare: {name}"), order=order, ridge=ridge, season=season,
-            nonnegative=CHOICES[nonnegative], train=train,
+            nonnegative=SIGNS[nonnegative], train=train,
         )  # fmt: skip
     if output is not None:
         write_folder(output, {"compare.html": compare_page(rows, f"Protocols on {named(zones)}")})
@@ -496,7 +504,7 @@ ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and a
 Roster = Annotated[Path, typer.Option(help="roster.json signed by the enrolment authority.")]
 OwnWeather = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
-LeastAgents = Annotated[int, typer.Option(help="Agents below which this agent takes part in no `blind` run.")]
+LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 
 
 Ui = Annotated[
@@ -550,11 +558,10 @@ def enroll_roster(
     host: Annotated[
         list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
     ] = ["127.0.0.1", "localhost"],  # noqa: B006 - typer copies it
-    previous: Annotated[Path | None, typer.Option(help="Roster to extend: its cohorts are kept.")] = None,
 ) -> None:
     """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
-    roster, nats = enrolment.create_roster(folder, output, host, previous)
-    print(f"wrote {output}: {len(roster)} agents, {len({member.cohort for member in roster.members})} cohorts")
+    roster, nats = enrolment.create_roster(folder, output, host)
+    print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
     if nats is None:
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
     else:
@@ -589,12 +596,14 @@ def agent(
     protocol: Annotated[
         list[Protocol], typer.Option(help="What it takes part in; others show the aggregator more. Repeat for more.")
     ] = [Protocol.blind],  # noqa: B006 - as above
+    weights: Annotated[
+        Weights, typer.Option(help="Equal weights only, or also fitted ones, whose claim is weaker: docs/protocols.md.")
+    ] = Weights.equal,
     dither: Dither = 0.1,
     quantum: Annotated[float | None, typer.Option(help="Resolution of the sensor in °C, if not from the data.")] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
-    rows_per_day: Annotated[int, typer.Option(help="Most rows of a day shown to `atdm observe`; 0: none.")] = 96,
-    days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which it may be observed.")] = 92,
+    days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which its weights may be used.")] = 92,
     timezone: Timezone = None,
     sort: Sort = False,
     delimiter: Delimiter = ",",
@@ -602,12 +611,23 @@ def agent(
 ) -> None:
     """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
     rules = atdm.Rules(
-        protocols=tuple(p.value for p in protocol), dither=dither, quantum=quantum, least_agents=least_agents,
-        colluders=colluders, rows_per_day=rows_per_day, days_after_fit=days_after_fit,
+        protocols=tuple(p.value for p in protocol), weights=weights.value, dither=dither, quantum=quantum,
+        least_agents=least_agents, colluders=colluders, days_after_fit=days_after_fit,
     )  # fmt: skip
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
     files = deploy.agent_files(identity, data, state)
     deploy.serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
+
+
+@app.command()
+def account(
+    state: Annotated[Path, typer.Argument(help="State folder of an agent; NAME/state where --state was not given.")],
+    roster: Annotated[Path | None, typer.Option(help="roster.json, to name those it took part with.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""
+    found = statement(deploy.read_account(state), deploy.names_in(roster))
+    show(found) if as_json else out.print(account_table(found))
 
 
 @app.command()
@@ -623,17 +643,13 @@ def aggregator(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
-    orders: Orders = None,
-    ridges: Ridges = None,
-    seasons: Seasons = None,
-    horizon: ValidationHorizon = "24h",
-    every: ValidationEvery = "24h",
-    nonnegative: Nonnegative = Weights.ridge,
+    weights: Weighting = Weights.equal,
+    nonnegative: Nonnegative = Sign.ridge,
     tolerance: Annotated[float, typer.Option(help="Stopping gap of the descent.")] = 1e-12,
-    solver_tolerance: Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")] = 5e-5,
+    solver_tolerance: SolverTolerance = 0.03,
     train: Train = 0.75,
     minimum_norm: MinimumNorm = False,
-    wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = deploy.DEADLINE,
+    wait: Annotated[float, typer.Option(help="Seconds absent agents are waited for; then they are out.")] = deploy.WAIT,
     deadline: Annotated[float, typer.Option(help="Seconds for agents to answer a message.")] = deploy.DEADLINE,
     write_anyway: WriteAnyway = False,
     ui: Ui = None,
@@ -649,12 +665,11 @@ def aggregator(
 ) -> None:
     """Ask the agents of a roster for the model of their cluster."""
     plan, sky = deploy.plan_from(
-        weather, protocol.value, start=start, end=end, order=order, ridge=ridge, season=season,
+        weather, protocol.value, start=start, end=end, order=order, ridge=ridge, season=season, weights=weights.value,
         declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
-        nonnegative=CHOICES[nonnegative], tolerance=tolerance, train=train, solver_tolerance=solver_tolerance,
+        nonnegative=SIGNS[nonnegative], tolerance=tolerance, train=train, solver_tolerance=solver_tolerance,
         minimum_norm=minimum_norm,
     )  # fmt: skip
-    plan = deploy.several(plan, choices(orders, ridges, seasons, horizon, every))
     check_folder(output)  # rows are released once: not before they can be written down
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
     with watching(ui, linger, events, log_line) as watch:
@@ -675,17 +690,24 @@ def observe(
     ] = None,
     end: Annotated[str | None, typer.Option(help="Last time stamp; the last that is over if not given.")] = None,
     back: Annotated[str, typer.Option(help="For how long to ask again for rows that some agent lacked.")] = BACK,
+    weights: Annotated[
+        Weights | None, typer.Option(help="Equal, or fitted (those of the model); the model's own way if not given.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
+    patience: Annotated[str, typer.Option(help="How long a silent home is waited for before it is left out.")] = "24h",
     settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
     wait: Annotated[float, typer.Option(help="Seconds for agents to gather.")] = 300.0,
     deadline: Annotated[float, typer.Option(help="Seconds for agents to answer a message.")] = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Ask the agents of a fit for the aggregate state and load of the rows since."""
+    """Ask the agents for the aggregate temperature and load of the rows since a fit."""
     target = model.with_name("observed.csv") if output is None else output
     check_writable(target)  # a table that cannot grow is refused before any row is asked for
-    if target.exists():
-        read_observed(target)
+
+    def known() -> pd.DatetimeIndex:
+        return pd.DatetimeIndex(read_observed(target).index if target.exists() else [])
+
+    known()
 
     def keep(found: atdm.Observation) -> None:
         try:
@@ -696,7 +718,10 @@ def observe(
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
     post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
-    seeing = Seeing(back=duration(back), until=parse_end(end), follow=follow, settle=settle)
+    seeing = Seeing(
+        back=duration(back), known=known, weights=weights.value if weights else None, until=parse_end(end),
+        follow=follow, settle=settle, patience=duration(patience, zero=True).total_seconds(),
+    )  # fmt: skip
     observe_rows(post, atdm.Model.load(model), log_line, keep, seeing)
 
 
@@ -710,12 +735,8 @@ def rehearse(
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
-    orders: Orders = None,
-    ridges: Ridges = None,
-    seasons: Seasons = None,
-    horizon: ValidationHorizon = "24h",
-    every: ValidationEvery = "24h",
-    nonnegative: Nonnegative = Weights.ridge,
+    weights: Weighting = Weights.equal,
+    nonnegative: Nonnegative = Sign.ridge,
     train: Train = 0.75,
     dither: Dither = 0.1,
     least_agents: LeastAgents = 10,
@@ -738,8 +759,8 @@ def rehearse(
             cluster, weather, protocol.value, watch.say, report=watch.report,
             declared=Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal),
             rules=atdm.Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
-            observe=observe, choices=choices(orders, ridges, seasons, horizon, every), order=order, ridge=ridge,
-            season=season, nonnegative=CHOICES[nonnegative], train=train, minimum_norm=minimum_norm,
+            observe=observe, order=order, ridge=ridge, season=season, weights=weights.value,
+            nonnegative=SIGNS[nonnegative], train=train, minimum_norm=minimum_norm,
         )  # fmt: skip
         if output is not None:
             write_folder(output, done.files)
@@ -749,15 +770,6 @@ def rehearse(
             show(done.as_dict())
         else:
             out.print(rehearsal_summary(done))
-
-
-def choices(
-    orders: str | None, ridges: str | None, seasons: str | None, horizon: str, every: str
-) -> deploy.Choices:  # fmt: skip
-    return deploy.Choices(
-        orders=parse_list(orders, int) if orders else (), ridges=parse_list(ridges, float) if ridges else (),
-        seasons=parse_list(seasons, str) if seasons else (), horizon=horizon, every=every,
-    )  # fmt: skip
 
 
 def with_address(arguments: list[str]) -> list[str]:

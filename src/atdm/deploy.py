@@ -10,36 +10,51 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
 import pandas as pd
 
 from atdm.crypto.keys import digest
-from atdm.data.clock import commonest_step, duration, season_steps
-from atdm.data.tables import Format, faults, read_weather, read_zones, weather_faults, zone_faults
+from atdm.data import gaps
+from atdm.data.clock import commonest_step, duration
+from atdm.data.tables import Format, faults, read_weather, read_zones, step_of, weather_faults, zone_faults
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
-from atdm.events import Aborted, Feed, Finished, Joined, Planned, Report, unseen
+from atdm.events import Aborted, Company, Feed, Finished, Joined, Planned, Report, unseen
 from atdm.observe import Observation, collect_observation
+from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.collect import CollectDesk
+from atdm.protocol.desk import Outcome
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
-from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan
+from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, first_day
+from atdm.protocol.policy import Choose, choose
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import OFFERED, Rules
-from atdm.run import Cost, Fit, choosing, collect, one_blas_thread, plan_over, warnings_of
-from atdm.transport.disk import Disk, lock
-from atdm.transport.enrolment import AgentKeys, check_weather, read_agent, read_aggregator, read_roster
+from atdm.protocol.store import decode_entry, decode_snapshot
+from atdm.run import Cost, Fit, collect, model_of_rows, one_blas_thread, outcome_of, plan_over, rows_of_plan
+from atdm.transport.disk import Disk, FleetFile, lock
+from atdm.transport.enrolment import (
+    AgentKeys,
+    check_weather,
+    read_agent,
+    read_aggregator,
+    read_roster,
+    read_unchecked_roster,
+)  # fmt: skip
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import AgentLink, Door, Hub
 
-DEADLINE = 72 * 3600.0  # s that agents may take to answer a message; DESIGN §5.4
+WAIT = 3600.0  # s that absent agents are waited for before a run goes on without them
+DEADLINE = 72 * 3600.0  # s that agents may take to answer a message
 FAREWELL = 5.0  # s the aggregator stays to see that everybody heard the end
 SETUP_POSTS = 2  # the announcement and the keys
 
@@ -106,11 +121,30 @@ def seat_agent(
             store=Disk(state / "journal"),
             host=host,
             renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
+            renew_roster=lambda: read_roster(roster, keys.pinned.authority),
         )
     except BaseException:
         held.close()
         raise
     return Seat(agent, keys, held)
+
+
+def read_account(state: Path) -> Account:
+    """The account in an agent's state folder, what an unfinished run added included."""
+    saved, entries = Disk(state / "journal").read()
+    if saved is None:
+        raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
+    account = decode_snapshot(saved).memory.account
+    for entry in entries:
+        account.apply(decode_entry(entry).bookings)
+    return account
+
+
+def names_in(roster: Path | None) -> dict[bytes, str]:
+    """Identity keys → names, for people; the signature is not looked at."""
+    if roster is None:
+        return {}
+    return {member.identity: member.name for member in read_unchecked_roster(roster).members}
 
 
 def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
@@ -125,10 +159,13 @@ def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings
     for fault in chain(faults(until, sky), zone_faults(zones)):
         raise DataError(fault.text)
     weathered = known["time"].isin(sky.readings.dropna().index) | (known["time"] > last)
-    rows = known[weathered].dropna()
-    return Readings(
-        seconds(pd.DatetimeIndex(rows["time"])), rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float)
-    )
+    rows = known[weathered]
+    step, columns = step_of(zones), (rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float))
+    if step is None:
+        raise DataError(f"{data}: has one time stamp: give at least some days of readings")
+    longest = int(duration(declared.fill, zero=True).total_seconds())
+    own = gaps.fill(seconds(pd.DatetimeIndex(rows["time"])), *columns, int(step.total_seconds()), longest)
+    return Readings(own.time, own.temperature, own.load, own.filled)
 
 
 def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say) -> Readings:
@@ -248,10 +285,10 @@ def describe(data: bytes) -> str:
 def describe_plan(plan: AnyPlan) -> str:
     first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
     rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
-    if isinstance(plan, ObservePlan):
-        return f"(observation of fit {plan.fit[:4].hex()}, {rows})"
-    others = f" and {len(plan.candidates) - 1} other candidates" if plan.candidates else ""
-    return f"(protocol {plan.protocol}, order {plan.order}, ridge {plan.ridge:g}{others}, {rows})"
+    if isinstance(plan, Collect):
+        how = f"weights of fit {plan.fit[:4].hex()}" if plan.fit else "equal weights"
+        return f"(rows to collect under {how}, {rows})"
+    return f"(protocol {plan.protocol}, {plan.weights} weights, order {plan.order}, ridge {plan.ridge:g}, {rows})"
 
 
 # Aggregator
@@ -264,7 +301,7 @@ class Post:
     identity: Path  # folder made by `atdm enroll aggregator`
     roster: Path
     servers: tuple[str, ...]
-    wait: float = DEADLINE  # s for agents to gather
+    wait: float = WAIT  # s for agents to gather
     deadline: float = DEADLINE  # s for agents to answer a message
 
 
@@ -310,28 +347,6 @@ def plan_from(
     return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """What the agents of a run choose from: all combinations; what is empty is the plan's own."""
-
-    orders: Sequence[int] = ()
-    ridges: Sequence[float] = ()
-    seasons: Sequence[str] = ()
-    horizon: str = "24h"  # of a validation run
-    every: str = "24h"  # between the origins of these
-
-
-def several(plan: Plan, choices: Choices) -> Plan:
-    """The plan with the choices as candidates, or as it is where there is nothing to choose."""
-    if not (choices.orders or choices.ridges or choices.seasons):
-        return plan
-    step = pd.Timedelta(seconds=plan.step_seconds)
-    periods = [season_steps(season, step) for season in choices.seasons] or [plan.period]
-    combinations = product(periods, choices.orders or [plan.order], choices.ridges or [plan.ridge])
-    candidates = [Candidate(order, float(ridge), period) for period, order, ridge in combinations]
-    return choosing(plan, candidates, int(duration(choices.horizon) // step), int(duration(choices.every) // step))
-
-
 def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
     try:
         time = pd.Timestamp(text)
@@ -352,10 +367,14 @@ def aggregate(post: Post, plan: Plan, weather: Weather, say: Say, report: Report
     nkey, pinned = read_aggregator(post.identity)
     roster = read_roster(post.roster, pinned.authority)
     door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
-    return asyncio.run(_aggregate(Conductor(post, door, roster, plan, weather, say, report)))
+    with FleetFile(post.identity) as fleet:
+        conduct = partial(Conductor, post, door, roster, weather=weather, say=say, report=report, fleet=fleet)
+        work = _collect_and_fit(conduct, plan) if plan.weights == "equal" else _fit(conduct, plan)
+        return asyncio.run(work)
 
 
-async def _aggregate(conductor: "Conductor") -> Deployed:
+async def _fit(conduct: Callable[..., "Conductor"], plan: Plan) -> Deployed:
+    conductor = conduct(plan)
     this = asyncio.current_task()
     with on_signal(lambda: this.cancel() if this is not None else None):
         try:
@@ -366,55 +385,122 @@ async def _aggregate(conductor: "Conductor") -> Deployed:
             raise
 
 
+async def _collect_and_fit(conduct: Callable[..., "Conductor"], plan: Plan) -> Deployed:
+    """Equal weights: collect the window, in stretches of days that one company can sum, and fit what was shown."""
+    rows = Rows()
+    conductor = conduct(rows_of_plan(plan))
+    this = asyncio.current_task()
+    with on_signal(lambda: this.cancel() if this is not None else None):
+        try:
+            while True:
+                async with conductor.hub:
+                    role, ended = await conductor.carry()
+                left = rows.take(role, rows_of_plan(plan))
+                if left is None:
+                    break
+                conductor.say(f"{len(rows.time)} rows collected; going on with the days of another company")
+                conductor = conduct(left, expected=conductor.hub.present)
+        except RunAborted as error:
+            if not len(rows.time):
+                conductor.report(Aborted(str(error), stopped=conductor.stopped))
+                raise
+            conductor.say(f"the rest of the window was not collected: {error}")
+    fit = rows.fit(plan, conductor, role, ended)
+    conductor.report(finished(fit))
+    return Deployed(fit, tuple(np.diff(conductor.posted[SETUP_POSTS:]).tolist()))
+
+
+@dataclass(slots=True)
+class Rows:
+    """A series that grows from run to run, its companies perhaps not the same."""
+
+    time: list[int] = field(default_factory=list)
+    state: list[float] = field(default_factory=list)  # s of those in  [°C]
+    load: list[float] = field(default_factory=list)  # h of those in   [kW]
+    agents: list[int] = field(default_factory=list)  # how many they were
+    asked_days: set[int] = field(default_factory=set)
+
+    def take(self, role: Aggregator, whole: Collect) -> Collect | None:
+        """Add what a run showed; the rest of the window, where days are left that it did not cover."""
+        desk = role.desk
+        if role.run is None or not isinstance(desk, CollectDesk) or desk.collected is None:
+            raise RunAborted("collecting ended without a result")
+        found = desk.collected
+        self.time += found.time.tolist()
+        self.state += found.state.tolist()
+        self.load += found.load.tolist()
+        self.agents += [role.run.agents] * len(found.time)
+        self.asked_days |= set(range(first_day(role.run.announced), max(role.run.days) + 1))
+        start = (max(self.asked_days) + 1) * DAY
+        rows = (whole.start + whole.length * whole.step_seconds - start) // whole.step_seconds
+        return msgspec.structs.replace(whole, start=start, length=rows) if rows > 0 else None
+
+    def outcome(self, plan: Plan, weather: Weather) -> Outcome:
+        """The model of the average home, scaled to the fleet: its last company."""
+        agents, load = np.array(self.agents), np.array(self.load)
+        scaled = load if agents.min() == agents.max() else load / agents * agents[-1]
+        return model_of_rows(plan, np.array(self.time), np.array(self.state), scaled, weather)
+
+    def fit(self, plan: Plan, conductor: "Conductor", role: Aggregator, ended: float) -> Fit:
+        agents, outcome = np.array(self.agents), self.outcome(plan, conductor.weather)
+        changed = (f"companies of {agents.min()} to {agents.max()} agents: load is scaled to {agents[-1]}",)
+        return collect(
+            plan, outcome, conductor.weather, agents=int(agents[-1]), ledger=role.notebook.rows(),
+            cost=conductor.cost(outcome.sums, ended), notes=changed if agents.min() < agents.max() else (),
+            out=role.out(), run=role.run,
+        )  # fmt: skip
+
+
 class Conductor:
     """One run as the aggregator sees it: messages in and out of the role, by the clock."""
 
     def __init__(
-        self, post: Post, door: Door, roster: Roster, plan: AnyPlan, weather: Weather, say: Say,
-        report: Report = unseen, cohorts: set[int] | None = None,  # None: those that are complete in time
+        self, post: Post, door: Door, roster: Roster, plan: AnyPlan, *, weather: Weather, say: Say, fleet: FleetFile,
+        report: Report = unseen, expected: set[str] | None = None, policy: Choose | None = None,
+        patience: float = 0.0,
     ) -> None:  # fmt: skip
+        """expected: identities (hex) worth waiting for; None: everybody. policy: who sums what; None: the default, with
+        silent homes waited for so many seconds."""
         self.post, self.roster, self.plan, self.weather, self.say = post, roster, plan, weather, say
-        self.report, self.feed = report, Feed(report)
-        self.cohorts = cohorts
+        self.report, self.feed, self.fleet = report, Feed(report), fleet
+        self.expected, self._policy, self._patience = expected, policy, patience
         self.stopped = False  # by whoever runs this process
         self.hub = Hub(door, roster.authority, os.urandom(STREAM_BYTES), self._limit)
         self.role: Aggregator | None = None
         self.seconds_aggregator = 0.0
         self.posted: list[float] = []  # when messages went out  [s, monotonic]
+        self._settled = False
 
     def _limit(self) -> int:
         """Bytes of the largest answers: a leader sends two messages at once."""
         desk = self.role.desk if self.role is not None else None
-        return 2 * ((desk.largest() if desk is not None else 0) + OVERHEAD)
+        return 2 * ((desk.largest() if desk is not None else len(self.roster)) + OVERHEAD)
 
     async def run(self) -> Deployed:
         """A fit."""
-        role, ended = await self._carry()
-        if role.run is None or role.desk is None or role.desk.outcome is None:
-            raise RunAborted("the run ended without a result")
-        plan, outcome = role.run.plan, role.desk.outcome
+        role, ended = await self.carry()
+        outcome = outcome_of(role)
         fit = collect(
-            plan, outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
-            cost=self._cost(outcome.sums, ended), notes=warnings_of(plan, outcome, len(role.members)), run=role.run,
+            cast(Plan, self.plan), outcome, self.weather, agents=len(role.members), ledger=role.notebook.rows(),
+            cost=self.cost(outcome.sums, ended), out=role.out(), run=role.run,
         )  # fmt: skip
         rounds = np.diff(self.posted[SETUP_POSTS:])
         self.report(finished(fit))
         return Deployed(fit, tuple(rounds.tolist()))
 
     async def observe(self) -> Observation:
-        role, _ = await self._carry()
-        if role.run is None:
-            raise RunAborted("the run ended without a result")
-        return collect_observation(role.desk, role.run.observation, role.notebook.rows())
+        role, _ = await self.carry()
+        return collect_observation(role, role.notebook.rows())
 
-    async def _carry(self) -> tuple[Aggregator, float]:
+    async def carry(self) -> tuple[Aggregator, float]:
         """The role after its run, and when that was over."""
         try:
-            role = self.role = await self._gather()
+            await self._gather()
         except asyncio.CancelledError:
             self.stopped = True
             raise RunAborted("the aggregator was stopped before a run began") from None
-        self.hub.begin([member.identity for member in role.members])
+        role = self.role = self._make_role()
+        self.hub.begin([member.identity for member in self.roster.members])
         try:
             await self._send(role.start())
             while role.state in (State.GATHERING, State.RUNNING):
@@ -425,40 +511,42 @@ class Conductor:
                 await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._farewell()
+            await self._farewell(role)
         if role.state is not State.DONE:
             raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
         return role, ended
 
-    async def _gather(self) -> Aggregator:
-        """Wait for everybody; when the time is over, go on with the cohorts that are complete, if any will do."""
-        members = [m for m in self.roster.members if self.cohorts is None or m.cohort in self.cohorts]
-        wanted = {member.identity.hex() for member in members}
+    async def _gather(self) -> None:
+        """Wait for everybody who is expected; who is not there when the time is over is out."""
+        wanted = {member.identity.hex() for member in self.roster.members}
+        wanted = wanted if self.expected is None else wanted & self.expected
         self._report_plan()
         self.say(f"waiting for {len(wanted)} agents")
         await self.hub.gather(wanted, self.post.wait, lambda n: self._joined(n, len(wanted)))
         if self.hub.line.connections == 0:
             where = self.hub.line.servers
             raise RunAborted(f"no connection to {where} within {self.post.wait:g} s: check address and server")
-        missing = [m for m in members if m.identity.hex() not in self.hub.present]
-        cohorts = {m.cohort for m in members} - {m.cohort for m in missing}
-        if not cohorts or self.cohorts not in (None, cohorts):
-            why = "no cohort is complete without them" if self.cohorts is None else "the fit was made with them"
-            raise RunAborted(
-                f"{_listed([m.name for m in missing])} did not come within {self.post.wait:g} s, and {why}: "
-                "start these agents, or wait longer"
-            )
+        missing = [m.name for m in self.roster.members if m.identity.hex() not in self.hub.present]
         if missing:
-            self.say(f"going on without the cohorts of {_listed([m.name for m in missing])}")
-        attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
-        self.feed.announced(attempt, [i for i, m in enumerate(self.roster.members) if m.cohort in cohorts])
-        return Aggregator(plan=self.plan, roster=self.roster, cohorts=cohorts, weather=self.weather, attempt=attempt)
+            self.say(f"asking without {_listed(missing)}: not there within {self.post.wait:g} s")
+
+    def _make_role(self) -> Aggregator:
+        now = time.time()  # of the homes' last words, and to order an aggregator's runs; nothing secret rests on it
+        policy = self._policy
+        if policy is None and isinstance(self.plan, Collect):
+            policy = self.fleet.record.next_days(first_day(self.plan), now, self._patience)
+        attempt = int(now * 1000)
+        present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
+        self.feed.announced(attempt, present)
+        return Aggregator(
+            plan=self.plan, roster=self.roster, weather=self.weather, attempt=attempt, choose=policy or choose,
+            least=LEAST_AGENTS,
+        )  # fmt: skip
 
     def _report_plan(self) -> None:
-        members = self.roster.members
-        names, cohorts = tuple(m.name for m in members), tuple(m.cohort for m in members)
+        names = tuple(member.name for member in self.roster.members)
         words = describe_plan(self.plan).strip("()")
-        self.report(Planned(self.plan.protocol, words, names, cohorts, self.post.wait, self.post.deadline))
+        self.report(Planned(self.plan.protocol, words, names, self.post.wait, self.post.deadline))
 
     def _joined(self, count: int, wanted: int) -> None:
         self.say(f"joined {count} of {wanted} agents")
@@ -471,45 +559,89 @@ class Conductor:
         await self.hub.post(batch)
 
     async def _step(self, role: Aggregator) -> None:
-        """Take one agent's answers; end the run when somebody is silent for too long."""
-        left = self.posted[-1] + self.post.deadline - time.monotonic()
+        """Take one agent's answers; go on without those that do not answer, or end the run once it has begun."""
+        gathering = role.state is State.GATHERING
+        patience = min(self.post.wait, self.post.deadline) if gathering else self.post.deadline
         try:
-            agent, slot, answers = await self.hub.next_answers(left)
+            agent, slot, answers = await self.hub.next_answers(self.posted[-1] + patience - time.monotonic())
         except TimeoutError:
-            silent = _listed([role.members[i].name for i in self.hub.silent()] or ["somebody"])
+            if gathering:
+                await self._begin(role, role.close())
+                return
+            company = {member.name for member in role.members}
+            names = [self.roster.members[i].name for i in self.hub.silent()]
+            silent = _listed([name for name in names if name in company] or ["somebody"])
             await self._send(role.abort(f"no answer from {silent} within {self.post.deadline:g} s"))
-            return
-        if answers is None:
-            why = "does not know this run any more" if slot else "ignored the announcement: its own output says why"
-            await self._send(role.abort(f"agent {role.members[agent].name} {why}"))
             return
         began = time.perf_counter()
         batch: list[tuple[int | None, bytes]] = []
-        try:
-            for answer in answers:
-                batch += role.receive(agent, answer)
-            self.hub.accept(agent, answers)
-            self.feed.received(agent, answers, latest=slot == len(self.hub.slots) - 1)
-        except PeerError as error:
-            self.feed.ignored(agent, answers, str(error))
-            self.say(f"ignored {sum(map(len, answers))} bytes from {role.members[agent].name}: {error}")
-            self.hub.reject(agent, slot)
+        if answers is None and slot:
+            batch = list(role.abort(f"agent {self.roster.members[agent].name} does not know this run any more"))
+        elif answers is None:
+            batch = list(role.ignored(agent))
+        else:
+            try:
+                for answer in answers:
+                    batch += role.receive(agent, answer)
+                self.hub.accept(agent, answers)
+                self.feed.received(agent, answers, latest=slot == len(self.hub.slots) - 1)
+            except PeerError as error:
+                self.feed.ignored(agent, answers, str(error))
+                self.say(f"ignored {sum(map(len, answers))} bytes from {self.roster.members[agent].name}: {error}")
+                self.hub.reject(agent, slot)
+        if role.state is State.GATHERING and not batch and self._all_present_answered(role):
+            batch = list(role.close())
         self.seconds_aggregator += time.perf_counter() - began
+        await self._begin(role, batch) if gathering else await self._go_on(role, batch)
+
+    def _all_present_answered(self, role: Aggregator) -> bool:
+        heard = role.answers.keys() | role.refusals.keys()
+        present = {i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present}
+        return present <= heard
+
+    async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
+        """Where the answers are in: say who is in and who is out."""
+        if role.run is not None:
+            self.fleet.hear([self.roster.members[i].name for i in role.answers], time.time())
+            inside = {member.name for member in role.members}
+            places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
+            self.report(Company(places, role.out()))
+            for name, why in role.out().items():
+                self.say(f"without {name}: {why}")
         if batch:
-            self.feed.ledger(role.notebook.rows())
             await self._send(batch)
 
-    async def _farewell(self) -> None:
-        """Stay until everybody heard the end, but not long."""
+    async def _go_on(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
+        if not batch:
+            return
+        self._settle(role)
+        self.feed.ledger(role.notebook.rows())
+        await self._send(batch)
+
+    def _settle(self, role: Aggregator) -> None:
+        """Write down whose days these are before agents are shown what makes them so."""
+        if self._settled or role.run is None or role.run.announced.protocol not in ("blind", "collect"):
+            return
+        days = role.run.days
+        if isinstance(role.desk, CollectDesk):
+            days = tuple(np.unique(role.desk.offered // DAY).tolist())
+        self.fleet.settle(days, tuple(member.name for member in role.members))
+        self._settled = True
+
+    async def _farewell(self, role: Aggregator) -> None:
+        """Stay until everybody in the run heard the end, but not long."""
         end = time.monotonic() + FAREWELL
+        company = {member.identity for member in role.members}
+        others = {i for i, member in enumerate(self.roster.members) if member.identity not in company}
         with contextlib.suppress(TimeoutError, PeerError, RunAborted):
-            while self.hub.silent() and (left := end - time.monotonic()) > 0:
+            while set(self.hub.silent()) - others and (left := end - time.monotonic()) > 0:
                 agent, _, answers = await self.hub.next_answers(left)
                 self.feed.too_late(agent, answers)
 
-    def _cost(self, sums: int, ended: float) -> Cost:
-        others = self.hub.peers[1:]  # the leader apart
-        begun = self.posted[SETUP_POSTS]
+    def cost(self, sums: int, ended: float) -> Cost:
+        answered = [peer for peer in self.hub.peers if peer.messages_up > 1]
+        others = answered[1:] or answered  # the leader apart
+        begun = self.posted[min(SETUP_POSTS, len(self.posted) - 1)]
         return Cost(
             rounds=int(median(peer.messages_up for peer in others)),
             sums=sums,

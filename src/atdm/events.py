@@ -24,7 +24,6 @@ class Planned(Event, frozen=True):
     protocol: str
     plan: str  # in words
     agents: tuple[str, ...]  # every agent of the roster; other events name an agent by its place here
-    cohorts: tuple[int, ...]  # of each agent
     wait: float  # s for agents to gather
     deadline: float  # s for agents to answer a message
 
@@ -36,10 +35,17 @@ class Joined(Event, frozen=True):
 
 
 class Announced(Event, frozen=True):
-    """The run begins with these agents, whole cohorts; the others are left out."""
+    """These agents are there and are asked whether they take part."""
 
     attempt: int  # ms since 1970: orders an aggregator's runs
     agents: tuple[int, ...]
+
+
+class Company(Event, frozen=True):
+    """The run goes on with these agents; who is out, and why, in the agents' own fixed words."""
+
+    agents: tuple[int, ...]
+    out: dict[str, str]
 
 
 class Asked(Event, frozen=True):
@@ -118,8 +124,8 @@ class Said(Event, frozen=True):
 
 
 AnyEvent = (
-    Planned | Joined | Announced | Asked | Answered | Ignored | Refused | RoundDone | Learned | Finished | Aborted
-    | Said
+    Planned | Joined | Announced | Company | Asked | Answered | Ignored | Refused | RoundDone | Learned | Finished
+    | Aborted | Said
 )  # fmt: skip
 Report = Callable[[AnyEvent], None]
 
@@ -158,13 +164,13 @@ class Feed:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._places: Sequence[int] = ()  # of the run's members, in the roster
+        self._asked = 0  # how many agents are asked
         self._round, self._what, self._began = 0, "", 0.0
         self._up = self._down = 0
         self._ledger: list[dict[str, Any]] = []
 
     def announced(self, attempt: int, places: Sequence[int]) -> None:
-        self._places = places
+        self._asked = len(places)
         self.report(Announced(attempt, tuple(places)))
 
     def sent(self, batch: Iterable[tuple[int | None, bytes]]) -> None:
@@ -174,7 +180,7 @@ class Feed:
         head = _read(batch[0][1])
         if head.type in _LAST:
             return
-        self._down = sum(len(data) * (len(self._places) if to is None else 1) for to, data in batch)
+        self._down = sum(len(data) * (self._asked if to is None else 1) for to, data in batch)
         self._round, self._what, self._began = self._round + 1, "", time.monotonic()
         self.report(Asked(self._round, f"{head.type} {head.what}".strip(), self._down))
 
@@ -186,19 +192,19 @@ class Feed:
         what = next((head.phase or head.type for head in heads), "")
         self._what = what or self._what
         if latest:
-            self.report(Answered(self._places[agent], what, size))
+            self.report(Answered(agent, what, size))
 
     def refusals(self, agent: int, heads: Iterable[_Head]) -> None:
         for head in heads:
             if head.type == "Refuse":
-                self.report(Refused(self._places[agent], one_line(head.reason)))
+                self.report(Refused(agent, one_line(head.reason)))
 
     def too_late(self, agent: int, answers: Sequence[bytes] | None) -> None:
         """Answers after the end: a run ends at its first refusal, the others' reasons are worth knowing too."""
         self.refusals(agent, map(_read, answers or ()))
 
     def ignored(self, agent: int, answers: Sequence[bytes], reason: str) -> None:
-        self.report(Ignored(self._places[agent], sum(map(len, answers)), one_line(reason)))
+        self.report(Ignored(agent, sum(map(len, answers)), one_line(reason)))
 
     def ledger(self, rows: list[dict[str, Any]]) -> None:
         if rows != self._ledger:

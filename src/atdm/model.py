@@ -15,28 +15,32 @@ from atdm.kernel.bands import Training
 from atdm.kernel.design import FloatArray, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 
-SCHEMA = "atdm-model/1"
+SCHEMA = "atdm-model/2"
 RUN_BYTES = 32  # of the id of a run
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The run that released a model: what agents need to know to be observed between fits. Nothing of it is secret."""
+    """The run that released a model: what agents need to know to be asked for later rows. Nothing of it is secret."""
 
-    run: bytes  # its id
-    cohorts: tuple[int, ...]  # who took part
+    run: bytes  # its id; empty where its rows were collected with equal weights
+    company: tuple[str, ...]  # names of those in it
     end: pd.Timestamp  # last row of its window
 
+    @property
+    def weights(self) -> str:
+        return "fitted" if self.run else "equal"
+
     def as_dict(self) -> dict[str, Any]:
-        return {"run": self.run.hex(), "cohorts": list(self.cohorts), "end": self.end.isoformat()}
+        return {"run": self.run.hex(), "company": list(self.company), "end": self.end.isoformat()}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "Origin":
         run, end = bytes.fromhex(saved["run"]), pd.Timestamp(saved["end"]).tz_convert("UTC")
-        if len(run) != RUN_BYTES or pd.isna(end):
+        if len(run) not in (0, RUN_BYTES) or pd.isna(end):
             raise ValueError("no origin of a model")
-        return cls(run=run, cohorts=tuple(int(cohort) for cohort in saved["cohorts"]), end=end)
+        return cls(run=run, company=tuple(str(name) for name in saved["company"]), end=end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

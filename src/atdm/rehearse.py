@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,28 +25,18 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.data.tables import Format
-from atdm.deploy import (
-    Choices,
-    Deployed,
-    Say,
-    check_offered,
-    describe_plan,
-    plan_from,
-    read_own,
-    several,
-    weather_from,
-)  # fmt: skip
+from atdm.deploy import Deployed, Rows, Say, check_offered, describe_plan, plan_from, read_own, weather_from
 from atdm.errors import RunAborted, UsageError
 from atdm.events import Report, from_line, unseen
 from atdm.model import Model
-from atdm.observe import collect_observation, observe_plan
+from atdm.observe import collect_observation, company_of, observe_plan
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Plan, ProtocolName
 from atdm.protocol.readings import Readings, timestamps, window
 from atdm.protocol.rules import Rules, check_agents
-from atdm.run import SHARED_HOST_ABOVE, Cost, collect
+from atdm.run import Cost, collect, outcome_of, rows_of_plan
 from atdm.transport import local
 from atdm.transport.enrolment import (
     create_agent,
@@ -63,7 +53,6 @@ AGENTS_PER_PROCESS = 8
 LOOK_EVERY = 0.1  # s between two looks at how the processes do
 WAIT = 600.0  # s for processes to start and for each answer: more means that something hangs
 MEMORY_BYTES = 2 << 30  # free in memory for the files of a rehearsal to be kept there
-NO_CHOICES = Choices()
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
 
 
@@ -135,6 +124,7 @@ class Stage:
     def agents_command(self, names: Sequence[str], url: str) -> list[str]:
         pairs = [part for n in names for part in ("--identity", str(self.identity(n)), "--data", str(self.data(n)))]
         own = ["--dither", repr(self.rules.dither), "--least-agents", str(self.rules.least_agents)]
+        own += ["--weights", self.rules.weights]
         own += [part for protocol in self.rules.protocols for part in ("--protocol", protocol)]
         return [*_program("agent"), *pairs, "--roster", str(self.roster), *self._weather(), "--nats", url, *own]
 
@@ -151,10 +141,11 @@ class Stage:
             "--wait", repr(wait), "--deadline", repr(wait),
             "--start", pd.Timestamp(first, unit="s", tz="UTC").isoformat(),
             "--end", pd.Timestamp(last, unit="s", tz="UTC").isoformat(),
-            "--protocol", plan.protocol, "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
+            "--protocol", plan.protocol, "--weights", plan.weights,
+            "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
             "--nonnegative", plan.nonnegative, "--tolerance", repr(plan.tolerance),
             "--solver-tolerance", repr(plan.solver_tolerance), "--train", repr(plan.train),
-            *_candidates(plan), *(["--minimum-norm"] if plan.minimum_norm else []),
+            *(["--minimum-norm"] if plan.minimum_norm else []),
             "--write-anyway", "--events", str(self.events),
         ]  # fmt: skip
 
@@ -172,21 +163,6 @@ class Stage:
         return ["--weather", str(self.weather), *zone, *options]
 
 
-def _candidates(plan: Plan) -> list[str]:
-    """The options that name a plan's candidates, which are all combinations of their orders, ridges and seasons."""
-    if not plan.candidates:
-        return []
-
-    def named(values: Iterable[object], unit: str = "") -> str:
-        return ",".join(f"{value}{unit}" for value in dict.fromkeys(values))
-
-    return [
-        "--orders", named(c.order for c in plan.candidates), "--ridges", named(c.ridge for c in plan.candidates),
-        "--seasons", named((c.period * plan.step_seconds for c in plan.candidates), "s"),
-        "--horizon", f"{plan.horizon * plan.step_seconds}s", "--every", f"{plan.every * plan.step_seconds}s",
-    ]  # fmt: skip
-
-
 def rehearse(
     cluster: Cluster,
     weather: Path,
@@ -198,25 +174,24 @@ def rehearse(
     agents_per_process: int = AGENTS_PER_PROCESS,
     report: Report = unseen,
     observe: int = 0,
-    choices: Choices = NO_CHOICES,
     **options: Any,
 ) -> Rehearsal:
     """Enrol, start everything, fit, compare, and take everything down again, however it ends.
 
-    observe: rows at the end that come into the agents' files after the fit, and are observed then.
-    choices: what the agents choose from, under blind.
+    observe: rows at the end that come into the agents' files after the fit, and are collected then.
     """
     if agents_per_process < 1:
         raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
     check_offered(protocol)
     if not 0 <= observe < len(cluster.time) - 1 or (observe and protocol != "blind"):
         raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
-    rules = replace(Rules() if rules is None else rules, protocols=(protocol,))
-    check_agents(len(cluster.agents), protocol, rules)
+    weights = options.get("weights", "fitted")
+    rules = replace(Rules() if rules is None else rules, protocols=(protocol,), weights=weights)
+    check_agents(len(cluster.agents), protocol, rules, weights)
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")
         stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules, later=observe)
-        plan = several(plan_of(stage, cluster, protocol, later=observe, **options), choices)
+        plan = plan_of(stage, cluster, protocol, later=observe, **options)
         say(f"plan {describe_plan(plan)}")
         groups = [cluster.agents[i : i + agents_per_process] for i in range(0, len(cluster.agents), agents_per_process)]
         with stage.server() as server, running(stage, groups, server.url) as agents:
@@ -258,7 +233,7 @@ def set_up(
     create_aggregator(stage.keys, os.urandom, rehearsal=True)
     (folder / "data").mkdir()
     for name in cluster.agents:
-        create_agent(stage.keys, name, os.urandom, owner=str(cluster.owner[name]))
+        create_agent(stage.keys, name, os.urandom)
     write_data(stage, cluster, later)
     create_roster(stage.keys, stage.roster, ["127.0.0.1", "localhost"])
     return stage
@@ -396,7 +371,7 @@ def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregato
     keys = {name: read_agent(stage.identity(name)) for name in stage.names}
     pinned = next(iter(keys.values())).pinned
     roster = read_roster(stage.roster, pinned.authority)
-    shared = Host() if len(roster) > SHARED_HOST_ABOVE else None
+    host = Host()
     own = {
         member.name: read_own(stage.data(member.name), stage.weather, member.name, stage.declared)
         for member in roster.members
@@ -411,16 +386,20 @@ def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregato
             weather=weather,
             rules=stage.rules,
             random_bytes=os.urandom,
-            host=shared,
+            host=host,
             renew=partial(own.__getitem__, member.name),
         )
         for member in roster.members
     ]
-    cohorts = {member.cohort for member in roster.members}
-    role = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather)
+    asked = rows_of_plan(plan) if plan.weights == "equal" else plan
+    role = Aggregator(plan=asked, roster=roster, weather=weather)
     traffic = local.run(role, agents)
-    if role.desk is None or role.desk.outcome is None:
-        raise RunAborted("the run ended without a result")
+    if plan.weights == "equal":
+        rows = Rows()
+        rows.take(role, rows_of_plan(plan))
+        outcome = rows.outcome(plan, weather)
+    else:
+        outcome = outcome_of(role)
     cost = Cost(
         setup_seconds=traffic.setup_seconds,
         seconds=traffic.total_seconds - traffic.setup_seconds,
@@ -428,16 +407,15 @@ def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregato
         bytes_up_per_agent=sorted(traffic.bytes_up)[len(agents) // 2],
         bytes_down_per_agent=sorted(traffic.bytes_down)[len(agents) // 2],
         rounds=sorted(traffic.messages_up)[len(agents) // 2],
-        sums=role.desk.outcome.sums,
+        sums=outcome.sums,
     )
     ledger = role.notebook.rows()
-    fit = collect(plan, role.desk.outcome, weather, agents=len(agents), ledger=ledger, cost=cost, run=role.run)
+    fit = collect(plan, outcome, weather, agents=len(role.members), ledger=ledger, cost=cost, run=role.run)
     return Deployed(fit, ()), agents, role
 
 
 def _until(readings: Readings, end: int) -> Readings:
-    known = readings.time <= end
-    return Readings(readings.time[known], readings.temperature[known], readings.load[known])
+    return readings.at(np.flatnonzero(readings.time <= end))
 
 
 def _observed_in_process(model: Model, agents: Sequence[Agent], fitted: Aggregator, rows: int) -> dict[str, Any]:
@@ -445,11 +423,11 @@ def _observed_in_process(model: Model, agents: Sequence[Agent], fitted: Aggregat
     if fitted.run is None or model.origin is None:
         raise RunAborted("the run ended without a result")
     plan = observe_plan(model, model.origin.end + rows * model.step)
-    cohorts = {member.cohort for member in fitted.members}
-    weather = agents[0].own.weather
-    role = Aggregator(plan=plan, roster=agents[0].roster, cohorts=cohorts, weather=weather, attempt=1)
+    role = Aggregator(
+        plan=plan, roster=agents[0].roster, weather=agents[0].own.weather, attempt=1, choose=company_of(model, plan)
+    )
     local.run(role, agents)
-    found = collect_observation(role.desk, plan, role.notebook.rows())
+    found = collect_observation(role, role.notebook.rows())
     time = found.table.index
     state = np.zeros(len(time))
     for agent in agents:

@@ -5,15 +5,14 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import msgspec
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -24,35 +23,43 @@ from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.descent import Status
-from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.design import FloatArray, Inputs, IntArray, parameter_count
 from atdm.kernel.diagnostics import Diagnostics, diagnose
-from atdm.kernel.estimate import Estimate, Nonnegative
+from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model import Model, Origin
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.choice import Scores
+from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
-from atdm.protocol.part import VERIFYING, Host
+from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import PROTOCOLS, Candidate, MaskName, Plan, ProtocolName, check_plan, train_rows
-from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps, window
+from atdm.protocol.plan import (
+    PROTOCOLS,
+    WEIGHTS,
+    AnyPlan,
+    Collect,
+    MaskName,
+    Plan,
+    ProtocolName,
+    WeightsName,
+    check_plan,
+)  # fmt: skip
+from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
-Share = Literal["all", "but checks", "nothing"]
-SHARED_HOST_ABOVE = 200  # agents; a simulation of more does all arithmetic on opened values once per process
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run took. Bytes and seconds per agent are medians; the leader, who seals the group secret, is apart, and
-    so is what agents of one process share (`enrol`)."""
+    """What a run took. Bytes and seconds per agent are medians without the leader, who also seals the group secret and
+    the numbers to be released; what agents of one process share (`enrol`) is apart."""
 
     rounds: int = 0  # messages an agent sends
     sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
@@ -64,26 +71,18 @@ class Cost:
     seconds: float = 0.0  # the run without them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which candidate of its plan a run ended with."""
-
-    number: int
-    model: Candidate
-    scores: Scores | None  # by candidate; a simulation may read them at an agent, a deployed aggregator has none
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
     """A fitted model, how well it fits, who learned what, and what it cost."""
 
     protocol: str
+    weighting: WeightsName  # how the aggregate temperature is weighted
     agents: int
     model: Model
     weights: pd.Series | None  # ξ by agent; a simulation owns all agents, a deployed aggregator has none
     iterations: int
     status: Status
-    ridge: float  # λ used
+    ridge: float  # λ used; 0 with equal weights, where it plays no part
     rss: float  # residual sum of squares of Eq. (2) over the training rows  [K²]
     state: pd.Series  # aggregate temperature over the released rows         [°C]
     load: pd.Series  # load of the whole cluster over the released rows      [kW]
@@ -93,12 +92,23 @@ class Fit:
     inputs: Inputs  # the model's inputs on the released rows
     solver_residual: float = 0.0
     notes: tuple[str, ...] = ()
+    out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
     transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
-    choice: Choice | None = None  # where the agents compared candidates
 
     @property
     def converged(self) -> bool:
         return self.status is Status.CONVERGED
+
+    @property
+    def excess(self) -> float:
+        """How far the objective (3) can be above its least value at this α and λ, as a share of it: gap²·ν·K/λ.
+
+        ν = rss + λΣξ², of which agents checked Σξ² ≤ 1/max(3, K/4) before they released anything.
+        """
+        if self.solver_residual == 0.0:
+            return 0.0
+        multiplier = self.rss + self.ridge / max(3.0, self.agents / 4)
+        return self.solver_residual**2 * multiplier * self.agents / self.ridge
 
     @property
     def train(self) -> pd.Series:
@@ -123,6 +133,7 @@ class Fit:
         """The object that --json prints; numbers that do not exist are null."""
         document = {
             "protocol": self.protocol,
+            "weighting": self.weighting,
             "agents": self.agents,
             "iterations": self.iterations,
             "status": str(self.status),
@@ -134,11 +145,10 @@ class Fit:
             "ledger": self.ledger,
             "cost": asdict(self.cost),
             "solver_residual": self.solver_residual,
+            "excess": self.excess,
+            "out": self.out,
             "notes": list(self.notes),
         }
-        if self.choice is not None:
-            chosen = self.choice.model
-            document["chosen"] = {"order": chosen.order, "ridge": chosen.ridge, "period": chosen.period}
         cleaned: dict[str, Any] = without_nan(document)
         return cleaned
 
@@ -151,9 +161,10 @@ def fit(
     ridge: float = 100.0,
     season: str = "24h",
     nonnegative: Nonnegative = "ridge",
+    weights: WeightsName = "fitted",
     tolerance: float = 1e-12,
     train: float = 0.75,
-    solver_tolerance: float = 5e-5,
+    solver_tolerance: float = 0.03,
     dither: float = 0.1,
     progress: bool = False,
     masks: MaskName = "ring",
@@ -166,19 +177,19 @@ def fit(
 
     protocol: "blind" (the aggregator learns h, s and the model), "moments", "paper" or "plain": docs/protocols.md.
     order: M; ridge: λ; season: length of the occupants' period; train: share of the rows for training.
+    weights: "fitted" (the paper's, found by the agents) or "equal" (the mean, with a stronger claim; plain and blind).
     nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
     dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
     transcript: keep what every party saw (fit.transcript), for an audit.
-    state: a folder in which the agents keep their keys, what was seen of them, and what they can build the next fit on;
-    without it every fit starts from nothing.
+    state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
     """
+    own = replace(Rules() if rules is None else rules, dither=dither)
     plan = make_plan(
-        cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, tolerance=tolerance,
-        train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
+        cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
+        tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
+        rules=own,
     )  # fmt: skip
-    own = Rules() if rules is None else rules
-    own = replace(own, dither=dither)
-    check_agents(len(cluster.agents), protocol, own)
+    check_agents(len(cluster.agents), protocol, own, weights)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
     with progress_line(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
@@ -192,26 +203,10 @@ def one_blas_thread() -> AbstractContextManager[object]:
     return cast(AbstractContextManager[object], threadpool_limits(limits=1, user_api="blas"))
 
 
-def make_plan(
-    cluster: Cluster,
-    protocol: ProtocolName,
-    *,
-    order: int = 2,
-    ridge: float = 100.0,
-    season: str = "24h",
-    nonnegative: Nonnegative = "ridge",
-    tolerance: float = 1e-12,
-    train: float = 0.75,
-    solver_tolerance: float = 5e-5,
-    masks: MaskName = "ring",
-    minimum_norm: bool = False,
-) -> Plan:
-    """The public parameters of a run over all rows of a cluster."""
-    return plan_over(
-        cluster.time[0], cluster.time[-1], cluster.step, cluster.timezone, weather_of(cluster), protocol, order=order,
-        ridge=ridge, season=season, nonnegative=nonnegative, tolerance=tolerance, train=train,
-        solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
-    )  # fmt: skip
+def make_plan(cluster: Cluster, protocol: ProtocolName, **options: Any) -> Plan:
+    """The public parameters of a run over all rows of a cluster; options as in `plan_over`."""
+    ends = cluster.time[0], cluster.time[-1]
+    return plan_over(*ends, cluster.step, cluster.timezone, weather_of(cluster), protocol, **options)
 
 
 def plan_over(
@@ -226,23 +221,30 @@ def plan_over(
     ridge: float = 100.0,
     season: str = "24h",
     nonnegative: Nonnegative = "ridge",
+    weights: WeightsName = "fitted",
     tolerance: float = 1e-12,
     train: float = 0.75,
-    solver_tolerance: float = 5e-5,
+    solver_tolerance: float = 0.03,
     masks: MaskName = "ring",
     minimum_norm: bool = False,
+    rules: Rules | None = None,
 ) -> Plan:
-    """The public parameters of a run over a window, both ends included."""
+    """The public parameters of a run over a window, both ends included; rules: limits that the agents are known to
+    have, where they are not the usual ones."""
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol {protocol!r}: choose one of {', '.join(PROTOCOLS)}")
+    if weights not in WEIGHTS:
+        raise UsageError(f"weights {weights!r}: choose {' or '.join(map(repr, WEIGHTS))}")
     if nonnegative not in ("ridge", "exact", False):
         raise UsageError(f"nonnegative {nonnegative!r}: choose 'ridge', 'exact' or False")
     step_seconds = step.total_seconds()
     if step_seconds != int(step_seconds):
         raise UsageError(f"a step of {step_seconds} s: the step must be a whole number of seconds")
     first, last = seconds(pd.DatetimeIndex([start, end])).tolist()
+    limits = Rules() if rules is None else rules
     plan = Plan(
         protocol=protocol,
+        weights=weights,
         order=order,
         ridge=float(ridge),
         period=season_steps(season, step),
@@ -254,21 +256,21 @@ def plan_over(
         nonnegative="free" if nonnegative is False else nonnegative,
         tolerance=float(tolerance),
         solver_tolerance=float(solver_tolerance),
-        weather=weather.hash(),
+        weather=weather.hash(first, last),
         masks=masks,
         minimum_norm=minimum_norm,
+        totals=limits.totals,
+        agents_per_total=limits.agents_per_total,
+        colluders=limits.colluders,
+        clip=limits.clip,
     )
     check_plan(plan)
     return plan
 
 
-def choosing(plan: Plan, candidates: Sequence[Candidate], horizon: int, every: int) -> Plan:
-    """The same run over several candidates, with validation runs of `horizon` steps whose origins are `every` steps
-    apart. It starts with the middle one, which is near most others."""
-    middle = sorted(candidates, key=lambda c: (c.order, c.period, c.ridge))[len(candidates) // 2]
-    several = msgspec.structs.replace(plan.of(middle), candidates=tuple(candidates), horizon=horizon, every=every)
-    check_plan(several)
-    return several
+def rows_of_plan(plan: Plan) -> Collect:
+    """What is asked of agents where a fit has equal weights."""
+    return Collect(step_seconds=plan.step_seconds, start=plan.start, length=plan.length)
 
 
 def weather_of(cluster: Cluster) -> Weather:
@@ -282,28 +284,25 @@ def enrol(
     *,
     keep: bool = False,
     state: StateFolder | None = None,
-    share: Share | None = None,
+    share: bool = True,
 ) -> tuple[list[Agent], bytes]:
     """One agent object per column, in the order of their identity keys, and the authority that enrolled them.
 
-    share: what this process works out once for agents that were shown the same: "all" of it, as it does for many
-    agents; all but how each of them verifies the totals and the leader ("but checks"), as for fewer; or "nothing".
-    They take part in any protocol: whoever simulates them holds their readings anyway.
+    share: whether this process works out once what follows from opened sums for all agents that were shown the same.
+    Each agent is an owner of its own. They take part in any protocol, and on any day: whoever simulates them holds
+    their readings anyway, and the cluster has only rows that all of them have.
     """
-    rules = replace(rules, protocols=OFFERED)
+    rules = replace(rules, protocols=OFFERED, weights="fitted", day_share=0.0)
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))
         identities = {name: SigningKey(random_bytes(32)) for name in names}
-        roster = sign_roster(authority, [(n, str(cluster.owner[n]), identities[n].public) for n in names])
+        roster = sign_roster(authority, [(name, name, identities[name].public) for name in names])
     else:
         authority = state.authority()
         identities = {name: state.identity(name) for name in names}
-        roster = state.roster([(name, str(cluster.owner[name])) for name in names])
-    time, weather = seconds(cluster.time), weather_of(cluster)
-    if share is None:
-        share = "all" if len(names) > SHARED_HOST_ABOVE else "but checks"
-    shared = Host(apart=VERIFYING if share == "but checks" else frozenset())
+        roster = state.roster(names)
+    time, weather, host = seconds(cluster.time), weather_of(cluster), Host()
     agents = [
         Agent(
             identity=identities[member.name],
@@ -317,7 +316,7 @@ def enrol(
             rules=rules,
             random_bytes=random_bytes,
             store=None if state is None else state.store(member.name),
-            host=None if share == "nothing" else shared,
+            host=host if share else None,
             keep=keep,
         )
         for member in roster.members
@@ -335,24 +334,24 @@ def simulate(
     tap: local.Tap | None = None,
     random_bytes: RandomBytes = os.urandom,
     state: str | Path | None = None,
-    share: Share | None = None,
+    share: bool = True,
 ) -> Fit:
     """A whole private run in this process: every party an object of its own, real bytes between them."""
     began = perf_counter()
+    asked: AnyPlan = rows_of_plan(plan) if plan.protocol == "blind" and plan.weights == "equal" else plan
     with nullcontext() if state is None else StateFolder(Path(state), random_bytes) as folder:
-        if share is None and plan.candidates:
-            share = "all"  # a comparison is much work, and the same for everybody
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
-        roster = agents[0].roster
         aggregator = Aggregator(
-            plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster),
-            attempt=0 if state is None else time_ns(), keep=transcript,
+            plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
+            attempt=0 if state is None else time_ns(), keep=transcript, least=rules.least(asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)
-    outcome = aggregator.desk.outcome if aggregator.desk is not None else None
-    if outcome is None:
-        raise RunAborted("the run ended without a result")
+    if isinstance(aggregator.desk, CollectDesk) and aggregator.desk.collected is not None:
+        found = aggregator.desk.collected
+        outcome = model_of_rows(plan, found.time, found.state, found.load, weather_of(cluster))
+    else:
+        outcome = outcome_of(aggregator)
     others = range(1, len(agents))
     cost = Cost(
         rounds=int(median(traffic.messages_up[i] for i in others)),
@@ -368,10 +367,26 @@ def simulate(
     notebooks = [aggregator.notebook, agents[-1].own.notebook]
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
     return collect(
-        plan, outcome, weather_of(cluster), agents=len(agents), ledger=_ledger(*notebooks), cost=cost, weights=weights,
-        notes=(*cluster.notes, *warnings_of(plan, outcome, len(agents))), transcript=seen if transcript else {},
-        scores=agents[-1].scores, run=None if state is None else aggregator.run,
+        plan, outcome, weather_of(cluster), agents=len(aggregator.members), ledger=_ledger(*notebooks), cost=cost,
+        weights=weights, notes=cluster.notes, transcript=seen if transcript else {}, out=aggregator.out(),
+        run=None if state is None else aggregator.run,
     )  # fmt: skip
+
+
+def outcome_of(aggregator: Aggregator) -> Outcome:
+    """What the aggregator has after a fit."""
+    desk = aggregator.desk
+    if desk is None or desk.outcome is None:
+        raise RunAborted("the run ended without a result")
+    return desk.outcome
+
+
+def model_of_rows(plan: Plan, time: IntArray, state: FloatArray, load: FloatArray, weather: Weather) -> Outcome:
+    """With equal weights the aggregator estimates the model itself, from what was shown."""
+    if len(time) <= plan.order:
+        raise RunAborted(f"only {len(time)} rows have readings from every agent: choose another window")
+    inputs = public_inputs(plan, time, load, weather)
+    return Outcome(of_state(inputs, state, order=plan.order, minimum_norm=plan.minimum_norm), load, time, 1)
 
 
 def collect(
@@ -384,21 +399,21 @@ def collect(
     cost: Cost,
     weights: pd.Series | None = None,
     notes: tuple[str, ...] = (),
+    out: dict[str, str] | None = None,
     transcript: dict[str, list[Seen]] | None = None,
-    scores: Scores | None = None,
     run: Run | None = None,  # where its agents go on after it
 ) -> Fit:
     """What the aggregator learned, as people use it."""
-    plan = fitted_plan(plan, outcome)
-    estimate, index = outcome.estimate, timestamps(outcome.time)
+    estimate, index = outcome.estimate, timestamps(outcome.kept)
     step = pd.Timedelta(seconds=plan.step_seconds)
-    return Fit(
+    found = Fit(
         protocol=plan.protocol,
+        weighting=plan.weights,
         agents=agents,
         model=Model(
             coefficients=estimate.coefficients, step=step, timezone=plan.timezone,
             origin=None if run is None or plan.protocol != "blind" else origin_of(run),
-        ),  # fmt: skip
+        ),
         weights=weights,
         iterations=estimate.iterations,
         status=estimate.status,
@@ -409,25 +424,20 @@ def collect(
         metrics=estimate.metrics,
         ledger=ledger,
         cost=cost,
-        inputs=replace(
-            public_inputs(plan, outcome.time, outcome.load, weather),
-            train=int(np.isin(outcome.time, outcome.kept[: train_rows(len(outcome.kept), plan.train)]).sum()),
-        ),
+        inputs=public_inputs(plan, outcome.kept, outcome.load, weather),
         solver_residual=estimate.solver_residual,
         notes=notes,
+        out=out or {},
         transcript=transcript or {},
-        choice=None if outcome.chosen is None else Choice(number=outcome.chosen, model=plan.model, scores=scores),
-    )
-
-
-def fitted_plan(plan: Plan, outcome: Outcome) -> Plan:
-    """The plan with the model that was released."""
-    return plan if outcome.chosen is None else plan.of(plan.candidates[outcome.chosen])
+    )  # fmt: skip
+    return replace(found, notes=(*notes, *warnings_of(found, plan)))
 
 
 def origin_of(run: Run) -> Origin:
-    cohorts = tuple(sorted({member.cohort for member in run.members}))
-    return Origin(run=run.id, cohorts=cohorts, end=timestamps(window(run.plan)[-1:])[0])
+    plan = run.announced
+    end = timestamps(run.rows()[-1:])[0]
+    company = tuple(member.name for member in run.members)
+    return Origin(run=run.id if isinstance(plan, Plan) else plan.fit, company=company, end=end)
 
 
 def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
@@ -441,33 +451,35 @@ def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
     return collect(
         plan, outcome, weather_of(cluster), agents=len(cluster.agents), ledger=_ledger(notebook),
         cost=Cost(seconds_aggregator=spent, seconds=spent, bytes_up_per_agent=16 * len(cluster.time)),
-        weights=pd.Series(weights, index=list(cluster.agents), name="weight"),
-        notes=(*cluster.notes, *warnings_of(plan, outcome, len(cluster.agents))),
+        weights=pd.Series(weights, index=list(cluster.agents), name="weight"), notes=cluster.notes,
     )  # fmt: skip
 
 
-def warnings_of(plan: Plan, outcome: Outcome, agents: int) -> tuple[str, ...]:
+def warnings_of(fit: Fit, plan: Plan) -> tuple[str, ...]:
     """What the person should know about a result."""
-    plan, notes = fitted_plan(plan, outcome), []
-    parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(outcome.kept) * plan.train)
+    notes = []
+    parameters, rows = parameter_count(plan.order, plan.period), math.floor(len(fit.state) * plan.train)
     if rows < FEW_ROWS * parameters:
         notes.append(f"{rows} training rows for {parameters} parameters: expect a poor forecast; use a longer window")
-    if plan.protocol == "blind" and agents < FEW_AGENTS:
-        notes.append(f"{agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few; use more agents")
-    status: Estimate = outcome.estimate
-    if status.status is Status.CAPPED:
-        notes.append(
-            f"the agents' own limits stopped the solver at residual {status.solver_residual:.1e} "
-            f"(asked for {plan.solver_tolerance:.0e}): use more agents, or agents that resemble each other less"
-        )
-    if len(outcome.time) < len(outcome.kept):
-        notes.append(
-            f"load and state of {len(outcome.kept) - len(outcome.time)} rows were released by an earlier fit and are "
-            f"not shown again: fit.state and fit.load cover the other {len(outcome.time)}"
-        )
-    if status.ridge > plan.ridge:
-        notes.append(f"ridge raised from {plan.ridge:g} to {status.ridge:.2f}, the first without a negative weight")
+    if plan.protocol == "blind" and plan.weights == "fitted":
+        if fit.agents < FEW_AGENTS:
+            notes.append(f"{fit.agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few")
+        if fit.status is Status.CAPPED:
+            notes.append(
+                f"the agents' limits ended the search after {fit.cost.sums} totals, within {percent(fit.excess)} of "
+                "the best possible weights at this ridge; more owners or a larger ridge bring it closer"
+            )
+    if fit.ridge > plan.ridge:
+        notes.append(f"ridge raised from {plan.ridge:g} to {fit.ridge:.2f}, the first without a negative weight")
+    if fit.out:
+        names = ", ".join(f"{name} ({why})" for name, why in list(fit.out.items())[:3])
+        notes.append(f"{len(fit.out)} agents stayed out: {names}{', …' if len(fit.out) > 3 else ''}")
     return tuple(notes)
+
+
+def percent(share: float) -> str:
+    """A small share in words, two digits."""
+    return f"{100 * share:.2g} %"
 
 
 def _ledger(*notebooks: Notebook) -> list[dict[str, Any]]:

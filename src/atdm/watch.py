@@ -1,6 +1,6 @@
-"""`atdm observe`: observations by the clock on the wall, which says what rows are over and when the next one is.
+"""`atdm observe`: collecting by the clock on the wall, which says what rows are over and when the next one is.
 
-No other place of a deployment reads the time of day: agents count time stamps, and deadlines are monotonic (deploy.py).
+Agents never read the time of day: they count time stamps; deadlines are monotonic (deploy.py).
 """
 
 import asyncio
@@ -18,8 +18,11 @@ from atdm.deploy import Conductor, Post, Say, describe_plan, on_signal, parse_st
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.model import Model
 from atdm.observe import Observation, observe_plan, released_by
+from atdm.protocol.company import plan_days
+from atdm.protocol.plan import WeightsName
+from atdm.protocol.policy import PATIENCE, whole
 from atdm.protocol.readings import Weather
-from atdm.protocol.roster import Roster
+from atdm.transport.disk import FleetFile
 from atdm.transport.enrolment import read_aggregator, read_roster
 from atdm.transport.nats import Door
 
@@ -28,12 +31,15 @@ Keep = Callable[[Observation], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeing:
-    """Which rows an observation asks for, and when."""
+    """Which rows are asked for, and when."""
 
     back: pd.Timedelta  # rows that somebody could not give are asked for again for so long
+    known: Callable[[], pd.DatetimeIndex]  # rows that are there already
+    weights: WeightsName | None = None  # None: those of the model
     until: pd.Timestamp | None = None  # last row; None: the last that has settled
     follow: bool = False
     settle: float = 60.0  # s after a row's time stamp until its reading is expected to be in every agent's file
+    patience: float = PATIENCE  # s that a silent home is waited for before days are summed without it
 
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
@@ -42,56 +48,79 @@ def parse_end(text: str | None) -> pd.Timestamp | None:
 
 
 def observe(post: Post, model: Model, say: Say, keep: Keep, seeing: Seeing) -> None:
-    """`atdm observe`: ask the agents of a model's fit for the rows since, once or from row to row until stopped."""
+    """`atdm observe`: ask the agents for the rows since a model's fit, once or from row to row until stopped."""
     nkey, pinned = read_aggregator(post.identity)
-    roster = read_roster(post.roster, pinned.authority)
-    if not roster.has_cohorts(released_by(model).cohorts):
-        raise UsageError(f"{post.roster}: has not the cohorts of the model's fit: give the roster it was made with")
     door = Door(servers=post.servers, ca=pinned.ca, nkey=nkey)
-    asyncio.run(_observe(post, door, roster, model, say, keep, seeing))
+    released_by(model)
+    with FleetFile(post.identity) as fleet:
+        asyncio.run(Observer(post, door, pinned.authority, model, say, keep, seeing, fleet).run())
 
 
-async def _observe(
-    post: Post, door: Door, roster: Roster, model: Model, say: Say, keep: Keep, seeing: Seeing
-) -> None:
-    this, stopped = asyncio.current_task(), []
+@dataclass(slots=True)
+class Observer:
+    """Collects row by row; the roster is read again each time, so that homes come and go."""
 
-    def stop() -> None:
-        stopped.append(True)
-        if this is not None:
-            this.cancel()
+    post: Post
+    door: Door
+    authority: bytes
+    model: Model
+    say: Say
+    keep: Keep
+    seeing: Seeing
+    fleet: FleetFile
+    stopped: bool = False
 
-    with on_signal(stop):
-        while True:
-            settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
-            found = None
+    async def run(self) -> None:
+        this = asyncio.current_task()
+
+        def stop() -> None:
+            self.stopped = True
+            if this is not None:
+                this.cancel()
+
+        with on_signal(stop):
+            while True:
+                await self._collect_what_is_there()
+                if not self.seeing.follow:
+                    return
+                with contextlib.suppress(asyncio.CancelledError):
+                    wait = until_next_row(self.model, time.time() - self.seeing.settle)
+                    await asyncio.sleep(0.0 if self.stopped else wait)
+                if self.stopped:
+                    self.say("stopped")
+                    return
+
+    async def _collect_what_is_there(self) -> None:
+        """One run after the other while days are left that another company can sum."""
+        collected, more = False, True
+        while more and not self.stopped:
             try:
-                found = await _observe_once(post, door, roster, model, say, seeing, settled)
+                found, more = await self._once()
             except (RunAborted, PeerError, UsageError) as error:
-                if not seeing.follow:
+                if not self.seeing.follow and not collected:
                     raise
-                say(f"nothing observed ({error}): trying again with the next row")
-            if found is not None:
-                keep(found)  # where that fails, going on would lose the next rows too
-            if not seeing.follow:
+                self.say(f"nothing more collected ({error})")
                 return
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.0 if stopped else until_next_row(model, time.time() - seeing.settle))
-            if stopped:
-                say("stopped")
-                return
+            collected = True
+            self.keep(found)  # where that fails, going on would lose the next rows too
 
-
-async def _observe_once(
-    post: Post, door: Door, roster: Roster, model: Model, say: Say, seeing: Seeing, settled: pd.Timestamp
-) -> Observation:
-    plan = observe_plan(model, settled if seeing.until is None else seeing.until, seeing.back)
-    say(f"asking for {describe_plan(plan)}")
-    nothing = np.empty(0)
-    weather = Weather(nothing.astype(np.int64), nothing, nothing)  # an observation needs none
-    conductor = Conductor(post, door, roster, plan, weather, say, cohorts=set(released_by(model).cohorts))
-    async with conductor.hub:
-        return await conductor.observe()
+    async def _once(self) -> tuple[Observation, bool]:
+        """What one run shows, and whether the window has days that it did not cover."""
+        seeing = self.seeing
+        settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
+        last = settled if seeing.until is None else seeing.until
+        plan = observe_plan(self.model, last, seeing.back, known=seeing.known(), weights=seeing.weights)
+        self.say(f"asking for {describe_plan(plan)}")
+        nothing = np.empty(0)
+        conductor = Conductor(
+            self.post, self.door, read_roster(self.post.roster, self.authority), plan, say=self.say, fleet=self.fleet,
+            weather=Weather(nothing.astype(np.int64), nothing, nothing),  # collecting needs none
+            policy=whole(released_by(self.model).company) if plan.fit else None, patience=seeing.patience,
+        )  # fmt: skip
+        async with conductor.hub:
+            found = await conductor.observe()
+        run = conductor.role.run if conductor.role is not None else None
+        return found, run is not None and max(run.days) < int(plan_days(plan)[-1])
 
 
 def until_next_row(model: Model, now: float) -> float:

@@ -264,7 +264,7 @@ def bad_key_vectors():
         yield bad(name, "check_tag", inputs, "tag", "PeerError")
 
     seed = fixed("identity seed")
-    signer = second.Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    signer = second.public_signing_key(seed)
     signature = second.sign(seed, "round", 1)
     for name, public_key, changed, values in (
         ("wrong_signature", signer, signature[:-1] + bytes([signature[-1] ^ 1]), ("round", 1)),
@@ -349,19 +349,217 @@ def bad_mask_vectors():
     yield bad("unknown_agent", "neighbours", {**graph, "degree": 4, "index": 12}, "index", "UsageError")
 
 
+# A run
+
+DAY = 86400
+MONDAY = 19723 * DAY  # 2024-01-01
+MEMBERS = sorted(
+    ((f"zone{i}", f"home{i}", second.public_signing_key(fixed(f"identity {i}"))) for i in range(5)), key=lambda m: m[2]
+)
+SEEDS = {second.public_signing_key(fixed(f"identity {i}")): fixed(f"identity {i}") for i in range(5)}
+ROSTER = (7, MEMBERS, second.public_signing_key(fixed("authority")))
+PLAN = {
+    "type": "fit", "version": 2, "protocol": "blind", "weights": "fitted", "order": 1, "ridge": 100.0, "period": 4,
+    "step_seconds": 21600, "timezone": "UTC", "start": MONDAY, "length": 40, "train": 0.75, "nonnegative": "ridge",
+    "tolerance": 1e-12, "solver_tolerance": 0.03, "weather": fixed("weather"), "masks": "ring", "minimum_norm": False,
+    "totals": 5, "agents_per_total": 3, "colluders": 1, "clip": 2.0,
+}  # fmt: skip
+COLLECT = {
+    "type": "collect", "version": 2, "step_seconds": 1800, "start": MONDAY, "length": 480, "fit": b"", "asked": b"",
+}  # fmt: skip
+COMPANY = second.bits([1, 1, 0, 1, 1])
+ASKED = second.bits([1, 1, 1, 1, 1, 0, 1, 1, 1, 1])  # days
+INSIDE = [second.bits([1] * 10), ASKED, ASKED, second.bits([1] * 10), ASKED]  # by member
+WEATHER = {
+    "time": [MONDAY + 1800 * i for i in range(-1, 5)],
+    "outdoor": [3.5, 3.25, -0.0, 2.1, 1e-300, 4.0],
+    "solar": [0.0, 0.05, 0.1, 0.2, 0.4, 0.8],
+}
+
+
+def structure(values):
+    """A plan with the types of its fields; floats in C99 hex."""
+    kinds = {bool: "bool", float: "float", bytes: "bytes", str: "text", int: "int"}
+    shown = {float: float.hex, bytes: bytes.hex}
+    return [[name, {kinds[type(v)]: shown.get(type(v), lambda x: x)(v)}] for name, v in values.items()]
+
+
+def roster_inputs(roster=ROSTER):
+    serial, members, authority = roster
+    return {"serial": serial, "members": [[n, o, k.hex()] for n, o, k in members], "authority": authority.hex()}
+
+
+def announced(plan=PLAN, attempt=3):
+    return {"plan": structure(plan), "roster": second.roster_hash(ROSTER).hex(), "attempt": attempt}
+
+
+def answer(i, plan=PLAN, attempt=3, days=None, seed=None):
+    """What the member at this place of the roster answers."""
+    announce = (plan, second.roster_hash(ROSTER), attempt)
+    given = days or INSIDE[i]
+    return second.ready(SEEDS[MEMBERS[i][2]], announce, seed or fixed(f"run seed {i}"), given)
+
+
+def agree_inputs(company=COMPANY, days=ASKED, plan=PLAN, attempt=3, answers=None):
+    parts = [answer(i, plan) for i in (0, 1, 3, 4)] if answers is None else answers
+    return {
+        **roster_inputs(), "plan": structure(plan), "attempt": attempt, "company": company.hex(), "days": days.hex(),
+        "answers": [[part.hex() for part in each] for each in parts],
+    }  # fmt: skip
+
+
+def totals():
+    """Totals without their veil, the phase each is of, and the one that follows it."""
+    phases = ("open", "step", "step", "signs", "signs")
+    return [(a, [1 + n, 2**64 - 1, n], b) for n, (a, b) in enumerate(zip(phases, phases[1:], strict=False))]
+
+
+NUMBERS, SIZE = 28, 3  # of a model of order 1 with a day of four steps; totals
+SEALED = [second.raw_word(0.5 * i - 3.25) for i in range(NUMBERS + 2 * SIZE)] + [2**64 - 1, 1, 2**63, 0x7FF0 << 48]
+SEAL = {
+    "group": fixed("group secret"), "run": RUN["run_id"], "context": fixed("context"), "question": fixed("question"),
+    "leader": IDS[0],
+}  # fmt: skip
+
+
+def seal_inputs(box, **changes):
+    values = {**SEAL, **changes}
+    return {**{name: value.hex() for name, value in values.items()}, "plan": structure(PLAN), "box": box.hex(),
+            "size": SIZE}  # fmt: skip
+
+
+def a_box(values=SEALED, **changes):
+    return second.sealed(**{name: {**SEAL, **changes}[name] for name in ("group", "run", "context", "leader")},
+                         words=values)  # fmt: skip
+
+
+def vouch_inputs(words_, **changes):
+    values = {"run": RUN["run_id"], "context": fixed("context"), **changes}
+    return {**{name: value.hex() for name, value in values.items()}, "words": words(words_)}
+
+
+def run_vectors():
+    third = [i % 3 == 0 for i in range(21)]
+    for name, given in (("no day", [0] * 9), ("nine days", [1] * 9), ("every third of 21", third)):
+        data, shown = second.bits(given), [int(flag) for flag in given]
+        yield good(f"{name} as bits", "bits", {"flags": shown}, data.hex())
+        yield good(f"bits of {name}", "flags", {"data": data.hex(), "count": len(given)}, shown)
+    for name, first, last in (("weather of three rows", MONDAY, MONDAY + 3600), ("weather of no row", 0, 1)):
+        inputs = {"time": WEATHER["time"], "outdoor": floats(WEATHER["outdoor"]), "solar": floats(WEATHER["solar"])}
+        hashed = second.weather_hash(**WEATHER, first=first, last=last)
+        yield good(name, "weather_hash", {**inputs, "first": first, "last": last}, hashed.hex())
+    some = {**COLLECT, "fit": fixed("fit"), "asked": second.bits([1, 0, 0] * 160)}
+    for name, plan in (("a fit", PLAN), ("rows to collect", COLLECT), ("some rows under a fit", some)):
+        yield good(f"plan of {name}", "plan_hash", {"plan": structure(plan)}, second.plan_hash(plan).hex())
+    yield good("roster", "roster_hash", roster_inputs(), second.roster_hash(ROSTER).hex())
+    inputs = {"identity": SEEDS[MEMBERS[0][2]].hex(), **announced(), "seed": fixed("run seed 0").hex()}
+    yield good("ready", "ready", {**inputs, "days": INSIDE[0].hex()}, [part.hex() for part in answer(0)])
+    for name, changes in (
+        ("run of four", {}),
+        ("run of four on other days", {"days": second.bits([1] * 5 + [0] * 5)}),
+        ("run of three", {"company": second.bits([1, 0, 0, 1, 1]), "answers": [answer(i) for i in (0, 3, 4)]}),
+        ("run that collects", {"plan": COLLECT}),
+    ):
+        inputs = agree_inputs(**changes)
+        run, hashed, days = second.agree(
+            ROSTER, changes.get("plan", PLAN), 3, changes.get("company", COMPANY), changes.get("days", ASKED),
+            changes.get("answers") or [answer(i, changes.get("plan", PLAN)) for i in (0, 1, 3, 4)],
+        )  # fmt: skip
+        yield good(name, "agree", inputs, {"run": run.hex(), "company_hash": hashed.hex(), "days": days})
+    blocks = [("total", 40, 16, 102.0), ("one", 1, 40, 1.0), ("release", 7, -2, 0.0)]
+    inputs = {"blocks": [[n, s, b, bound.hex()] for n, s, b, bound in blocks]}
+    hashed = second.layout_hash(blocks)
+    yield good("layout", "layout_hash", inputs, hashed.hex())
+    inputs = {**inputs, "context": fixed("context").hex(), "phase": "step"}
+    yield good("nonce of a sum", "sum_nonce", inputs, second.nonce(fixed("context"), "step", hashed).hex())
+    received = [fixed("total 1", 40), fixed("total 2", 16), fixed("box", 99)]
+    inputs = {"run": RUN["run_id"].hex(), "totals": [total.hex() for total in received]}
+    yield good("contexts", "contexts", inputs, [c.hex() for c in second.contexts(RUN["run_id"], received)])
+    kept = [MONDAY + 21600 * i for i in range(40) if i != 6]
+    company = b"".join(member[2] for member in MEMBERS)
+    inputs = {
+        "company": company.hex(), "plan": structure(PLAN), "kept": kept,
+        "totals": [[a, words(w), b] for a, w, b in totals()],
+    }  # fmt: skip
+    yield good("questions", "questions", inputs, [q.hex() for q in second.questions(company, PLAN, kept, totals())])
+    values, context, question = second.unsealed(**SEAL, box=a_box(), numbers=NUMBERS, size=SIZE)
+    output = {"words": words(values), "context": context.hex(), "question": question.hex()}
+    yield good("unsealed", "unsealed", seal_inputs(a_box()), output)
+    hashed = second.vouched(RUN["run_id"], fixed("context"), SEALED)
+    yield good("vouched", "vouched", vouch_inputs(SEALED), hashed.hex())
+    signature = second.sign(fixed("identity 0"), "vouch", 2, hashed)
+    inputs = {"seed": fixed("identity 0").hex(), "fields": fields(("vouch", 2, hashed))}
+    yield good("vouch", "sign", inputs, signature.hex())
+
+
+def bad_run_vectors():
+    yield bad("flags_of_another_length", "flags", {"data": "ff01", "count": 17}, "flags", "PeerError")
+    yield bad("flags_beyond_the_last", "flags", {"data": "ff02", "count": 9}, "flags", "PeerError")
+    days, fresh, exchange, signature = mine = answer(0)
+    for name, changed, plan, attempt, step in (
+        ("ready_for_another_attempt", mine, PLAN, 4, "signature"),
+        ("ready_for_another_plan", mine, {**PLAN, "ridge": 101.0}, 3, "signature"),
+        ("ready_with_another_day", (ASKED, fresh, exchange, signature), PLAN, 3, "signature"),
+        ("ready_with_a_short_nonce", (days, fresh[1:], exchange, signature), PLAN, 3, "key length"),
+        ("ready_with_flags_beyond", (days[:1] + b"\x04", fresh, exchange, signature), PLAN, 3, "flags"),
+    ):
+        inputs = {"public": MEMBERS[0][2].hex(), **announced(plan, attempt), "answer": [part.hex() for part in changed]}
+        yield bad(name, "check_ready", inputs, step, "PeerError")
+    four = [answer(i) for i in (0, 1, 3, 4)]
+    again = answer(1, seed=fixed("run seed 0"))  # the key and nonce of another member, under its own signature
+    for name, changes, step in (
+        ("run_without_one_answer", {"answers": four[:3]}, "number"),
+        ("run_on_no_day", {"days": bytes(2)}, "number"),
+        ("run_of_nobody", {"company": bytes(1), "answers": []}, "number"),
+        ("run_on_a_day_somebody_is_out", {"days": second.bits([1] * 10)}, "days"),
+        ("run_with_answers_swapped", {"answers": [four[1], four[0], *four[2:]]}, "signature"),
+        ("run_of_another_attempt", {"attempt": 4}, "signature"),
+        ("run_with_one_key_twice", {"answers": [four[0], again, *four[2:]]}, "distinct"),
+        ("run_of_more_than_the_roster", {"company": second.bits([1, 1, 0, 1, 1, 1])}, "flags"),
+    ):
+        yield bad(name, "agree", agree_inputs(**changes), step, "PeerError")
+    box = a_box()
+    for name, changed, inputs, step, error in (
+        ("seal_flipped", box[:-1] + bytes([box[-1] ^ 1]), {}, "box", "PeerError"),
+        ("seal_of_another_run", a_box(run=fixed("another run")), {}, "box", "PeerError"),
+        ("seal_of_another_context", box, {"context": fixed("another context")}, "box", "PeerError"),
+        ("seal_of_another_leader", box, {"leader": IDS[1]}, "box", "PeerError"),
+        ("seal_under_another_secret", box, {"group": fixed("another secret")}, "box", "PeerError"),
+        ("seal_one_word_short", a_box(SEALED[:-1]), {}, "seal", "RunAborted"),
+        ("seal_with_an_infinite_weight", a_box([*SEALED[:NUMBERS], 0x7FF << 52, *SEALED[NUMBERS + 1 :]]), {}, "seal",
+         "RunAborted"),
+    ):  # fmt: skip
+        yield bad(name, "unsealed", seal_inputs(changed, **inputs), step, error)
+    public = second.public_signing_key(fixed("identity 0"))
+    hashed = second.vouched(RUN["run_id"], fixed("context"), SEALED)
+    signature, first_edition = (second.sign(fixed("identity 0"), "vouch", version, hashed) for version in (2, 1))
+    for name, signed, released, changes in (
+        ("vouch_for_another_word", signature, [SEALED[0] ^ 1, *SEALED[1:]], {}),
+        ("vouch_for_another_run", signature, SEALED, {"run": fixed("another run")}),
+        ("vouch_after_another_seal", signature, SEALED, {"context": fixed("another context")}),
+        ("vouch_of_another_version", first_edition, SEALED, {}),
+    ):
+        inputs = {"public": public.hex(), "signature": signed.hex(), **vouch_inputs(released, **changes)}
+        yield bad(name, "check_vouch", inputs, "signature", "PeerError")
+
+
 FILES = {
     "numbers.json": number_vectors,
     "check_words.json": check_vectors,
     "keys.json": key_vectors,
     "masks.json": mask_vectors,
+    "runs.json": run_vectors,
     "bad_numbers.json": bad_number_vectors,
     "bad_check_words.json": bad_check_vectors,
     "bad_keys.json": bad_key_vectors,
     "bad_masks.json": bad_mask_vectors,
+    "bad_runs.json": bad_run_vectors,
 }
 
 
 def text(make):
+    if make in (run_vectors, bad_run_vectors):  # with a plan and a roster in many of them: a line each
+        return "[\n" + ",\n".join(json.dumps(case, allow_nan=False) for case in make()) + "\n]\n"
     return json.dumps(list(make()), indent=1, allow_nan=False) + "\n"
 
 

@@ -6,6 +6,7 @@ Ed25519 and ChaCha20-Poly1305; counter mode, HKDF and X25519 are written out.
 
 import hashlib
 import hmac
+import struct
 from fractions import Fraction
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -178,6 +179,10 @@ def shared(seed, peer_public, version, run_id, ids, roster, config):
     return hkdf(x25519(seed, peer_public), run_id, info, 32)
 
 
+def public_signing_key(seed):
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+
+
 def sign(seed, *fields):
     require(len(seed) == 32, "own key")
     return Ed25519PrivateKey.from_private_bytes(seed).sign(pack("signature", *fields))
@@ -265,3 +270,153 @@ def neighbours(agents, index, seed, degree):
     order = permutation(agents, seed)
     here = order.index(index)
     return sorted(order[(here + step) % agents] for step in range(-(degree // 2), degree // 2 + 1) if step)
+
+
+# A run: what its parties agree on before the first sum, and what they chain, seal and vouch for
+
+
+def msgpack(value):
+    """The shortest form of each value; fields of a message in their order."""
+    if value is None or isinstance(value, bool):
+        return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
+    if isinstance(value, int):
+        if -32 <= value < 128:
+            return value.to_bytes(1, "big", signed=value < 0)
+        size = next(n for n in range(4) if (-(2 ** (8 * 2**n - 1)) <= value < 0) or 0 <= value < 2 ** (8 * 2**n))
+        return bytes([(0xD0 if value < 0 else 0xCC) + size]) + value.to_bytes(2**size, "big", signed=value < 0)
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", value)
+    if isinstance(value, bytes):
+        return _head(len(value), None, 0xC4) + value
+    if isinstance(value, str):
+        text = value.encode()
+        return _head(len(text), (0xA0, 32), 0xD9) + text
+    if isinstance(value, dict):
+        return _head(len(value), (0x80, 16), 0xDD) + b"".join(msgpack(x) for pair in value.items() for x in pair)
+    return _head(len(value), (0x90, 16), 0xDB) + b"".join(map(msgpack, value))
+
+
+def _head(count, small, first):
+    """A length; maps and lists have none of one byte."""
+    if small is not None and count < small[1]:
+        return bytes([small[0] + count])
+    size = next(n for n in range(3) if count < 2 ** (8 * 2**n) and (n or first < 0xDA))
+    return bytes([first + size]) + count.to_bytes(2**size, "big")
+
+
+def bits(flags):
+    packed = sum(1 << i for i, flag in enumerate(flags) if flag)
+    return packed.to_bytes(-(-len(flags) // 8), "little")
+
+
+def flags(data, count):
+    require(len(data) == -(-count // 8), "flags")
+    packed = int.from_bytes(data, "little")
+    require(packed < 2**count, "flags")
+    return [packed >> i & 1 for i in range(count)]
+
+
+def weather_hash(time, outdoor, solar, first, last):
+    rows = [i for i, stamp in enumerate(time) if first <= stamp <= last]
+    stamps = b"".join(struct.pack("<q", time[i]) for i in rows)
+    columns = (b"".join(struct.pack("<d", column[i]) for i in rows) for column in (outdoor, solar))
+    return digest("weather", stamps, *columns)
+
+
+def plan_hash(plan):
+    return digest({"fit": "plan", "collect": "collect plan"}[plan["type"]], msgpack(plan))
+
+
+def day_numbers(plan):
+    last = plan["start"] + (plan["length"] - 1) * plan["step_seconds"]
+    return range(plan["start"] // 86400, last // 86400 + 1)
+
+
+def roster_hash(roster):
+    serial, members, authority = roster
+    entries = [{"name": name, "owner": owner, "identity": identity} for name, owner, identity in members]
+    return digest("roster", serial, msgpack(entries), authority)
+
+
+def announce_hash(announce):
+    plan, roster, attempt = announce
+    message = {"type": "Announce", "plan": plan, "roster": roster, "attempt": attempt}
+    return digest("announce", msgpack(message))
+
+
+def ready(identity, announce, seed, days):
+    fresh = derive(seed, ("nonce",), b"", 32)
+    exchange = public_exchange_key(derive(seed, ("exchange",), b"", 32))
+    return days, fresh, exchange, sign(identity, "ready", announce_hash(announce), days, fresh, exchange)
+
+
+def check_ready(public, announce, answer):
+    days, fresh, exchange, signature = answer
+    require((len(fresh), len(exchange), len(signature)) == (32, 32, 64), "key length")
+    flags(days, len(day_numbers(announce[0])))
+    verify(public, signature, "ready", announce_hash(announce), days, fresh, exchange)
+
+
+def agree(roster, plan, attempt, company, days, answers):
+    """The run of these answers: its id, the hash of its company, and its days."""
+    members = [member for member, inside in zip(roster[1], flags(company, len(roster[1])), strict=True) if inside]
+    wanted = flags(days, len(day_numbers(plan)))
+    require(members and any(wanted) and len(members) == len(answers), "number")
+    require(len({a[1] for a in answers}) == len({a[2] for a in answers}) == len(answers), "distinct")
+    for (_, _, identity), answer in zip(members, answers, strict=True):
+        check_ready(identity, (plan, roster_hash(roster), attempt), answer)
+        given = flags(answer[0], len(wanted))
+        require(all(inside for inside, asked in zip(given, wanted, strict=True) if asked), "days")
+    hashed = digest("run company", roster_hash(roster), b"".join(identity for _, _, identity in members))
+    nonces, exchange = (b"".join(answer[i] for answer in answers) for i in (1, 2))
+    run = digest("run", 2, plan_hash(plan), hashed, days, nonces, exchange)
+    return run, hashed, [day for day, asked in zip(day_numbers(plan), wanted, strict=True) if asked]
+
+
+def layout_hash(blocks):
+    """Of (name, size, bits, bound) each."""
+    return digest("layout", *(x for name, size, bits, bound in blocks for x in (name, size, bits, float(bound).hex())))
+
+
+def contexts(run, totals):
+    """After each total as received, or sealed box."""
+    found = [digest("blind context", run)]
+    for total in totals:
+        found.append(digest("blind context", found[-1], total))
+    return found
+
+
+def questions(company, plan, kept, totals):
+    """What an agent's account has of each question: the first total, and the one after each total, without its veil."""
+    stamps = b"".join(struct.pack("<q", stamp) for stamp in kept)
+    question = digest("blind question", 2, company, plan_hash(plan), stamps)
+    found = [digest("question", question, "open")]
+    for phase, words, following in totals:
+        question = digest("question", question, phase, to_bytes(words))
+        found.append(digest("question", question, following))
+    return found
+
+
+def sealed(group, run, context, leader, words):
+    key = derive(group, ("seal", run, context), b"", 32)
+    return seal(key, to_bytes(words), "seal", leader, "agents", ())
+
+
+def unsealed(group, run, context, question, leader, box, numbers, size):
+    """Words of the leader's numbers, c, the c before it and the salt; and where context and question go with them."""
+    key = derive(group, ("seal", run, context), b"", 32)
+    plain = open_sealed(key, box, "seal", leader, "agents", ())
+    require(len(plain) == 8 * (numbers + 2 * size + 4), "seal")
+    words = from_bytes(plain, len(plain) // 8)
+    require(all(word >> 52 & 0x7FF != 0x7FF for word in words[numbers : numbers + 2 * size]), "seal")
+    told = plain[: 8 * (numbers + size)]
+    return words, digest("blind context", context, box), digest("question", question, "seal", told)
+
+
+def vouched(run, context, words):
+    """The hash of a release, which every agent signs."""
+    return digest("release", 2, run, context, to_bytes(words))
+
+
+def check_vouch(public, signature, run, context, words):
+    verify(public, signature, "vouch", 2, vouched(run, context, words))

@@ -65,7 +65,7 @@ def test_unreadable_weather_leaves_the_table_of_agents(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda z: z.assign(load_kw=z["load_kw"].where(z["agent"] != "b")),
+        lambda z: z.assign(load_kw=z["load_kw"].where(z["agent"] == "a")),
         lambda z: z.assign(time=z["time"] + pd.to_timedelta(np.where(z["agent"] == "b", 7, 0), unit="min")),
         lambda z: z.groupby("agent").head(1),
         lambda z: z.iloc[::-1],
@@ -78,6 +78,43 @@ def test_quality_finds_the_problem_the_strict_reader_raises(tmp_path, change):
     assert str(error.value) in quality(*paths).problems
 
 
-def test_notes_are_those_of_the_cluster(tmp_path):
+def test_notes_are_those_of_the_cluster_and_a_verdict_where_rows_are_lost(tmp_path):
     paths = write(tmp_path, zones_table().drop(index=3).assign(humidity=50))
     assert quality(*paths).notes == read_cluster(*paths).notes != ()
+    verdict = "a fit would keep 95 of 96 rows; most are lost by 'a' (1)"
+    assert quality(*paths, fill="0h").notes == (*read_cluster(*paths, fill="0h").notes, verdict)
+
+
+def test_what_a_fit_would_fill_keep_and_leave_out_is_said(tmp_path):
+    agents = tuple("abcdef")
+    zones = zones_table(agents, rows=4 * DAY)
+    first = {agent: 4 * DAY * number for number, agent in enumerate(agents)}
+    gone = [*range(first["b"] + 10, first["b"] + 13), *range(first["c"] + 20, first["c"] + 28)]
+    gone += [*range(first["e"] + 2 * DAY, first["e"] + 4 * DAY)]
+    result = quality(*write(tmp_path, zones.drop(index=gone), weather_table(rows=4 * DAY)))
+    assert result.problems == ()
+    rows = {row.agent: (row.missing, row.filled, row.days_out) for row in result.agents}
+    assert rows == {"a": (0, 0, 0), "b": (3, 3, 0), "c": (8, 0, 0), "d": (0, 0, 0), "e": (96, 0, 2), "f": (0, 0, 0)}
+    why = "it lacks 96 of 192 rows, on 2 days more than half"
+    assert {row.agent: row.left_out for row in result.agents if row.left_out} == {"e": why}
+    assert (result.rows, result.rows_kept, result.costs) == (192, 184, {"c": 8})
+    assert result.notes == (
+        "3 readings of agent 'b' filled across gaps of up to 2 h",
+        f"agent 'e' left out: {why}",
+        "8 of 192 time stamps dropped for all agents, a reading was missing (agent 'c' lacks 8)",
+        "a fit would keep 184 of 192 rows; most are lost by 'c' (8)",
+    )
+
+
+def test_what_a_fit_would_keep_is_not_said_before_the_problems_are_mended(tmp_path):
+    result = quality(*write(tmp_path, weather=weather_table().assign(outdoor_temp_c=280.0)))
+    assert (result.rows, result.rows_kept, result.costs) == (None, None, {})
+    assert {(row.filled, row.days_out, row.left_out) for row in result.agents} == {(None, None, "")}
+
+
+def test_agents_left_out_do_not_count_towards_the_three_every_protocol_needs(tmp_path):
+    zones = zones_table()
+    paths = write(tmp_path, zones[(zones["agent"] != "b") | (zones["time"] < "2024-01-09")])
+    [problem] = quality(*paths).problems
+    assert "2 agents (without 1 left out), every protocol needs 3" in problem
+    assert read_cluster(*paths).agents == ("a", "c")

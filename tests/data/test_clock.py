@@ -58,6 +58,12 @@ def test_a_season_that_is_no_multiple_of_the_step_is_refused_in_one_line(season)
     assert repr(season) in str(error.value) and "\n" not in str(error.value)
 
 
+def test_no_time_at_all_is_a_length_only_where_it_is_allowed():
+    assert clock.duration("0h", zero=True) == pd.Timedelta(0)
+    with pytest.raises(UsageError, match="'0h' is not a length of time"):
+        clock.duration("0h")
+
+
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../etc", "America", "x" * 300])
 def test_an_unknown_time_zone_is_refused(name):
     with pytest.raises(UsageError, match="IANA"):

@@ -64,11 +64,11 @@ def test_select_refuses_strangers_nobody_and_doubles(agents):
         Cluster.from_frames(*frames()).select(agents)
 
 
-def test_a_missing_reading_drops_its_row_for_all_and_splits_the_segment():
+def test_a_missing_reading_that_is_not_filled_drops_its_row_for_all_and_splits_the_segment():
     given = frames()
     given[0].iloc[10, 1] = np.nan
     given[3].iloc[20] = np.nan
-    cluster = Cluster.from_frames(*given)
+    cluster = Cluster.from_frames(*given, fill="0h")
     assert cluster.rows_dropped == 2 and len(cluster.time) == 94
     assert np.unique(cluster.segment).tolist() == [0, 1, 2]
     assert "2 of 96" in cluster.notes[0] and "'a2' lacks 1" in cluster.notes[0]
@@ -105,6 +105,11 @@ def irregular(given):
     given[:] = [frame.set_axis([*frame.index[:-1], frame.index[-1] + pd.Timedelta("7min")]) for frame in given]
 
 
+def half_seconds(given):
+    time = pd.date_range("2024-01-08", periods=96, freq="500ms", tz="UTC")
+    given[:] = [frame.set_axis(time) for frame in given]
+
+
 def one_row(given):
     given[:] = [frame.iloc[:1] for frame in given]
 
@@ -128,7 +133,7 @@ def times(number, factor, plus=0.0):
 
 
 def all_missing(given):
-    given[0]["a2"] = np.nan
+    given[0][["a2", "b1"]] = np.nan  # one of three may be left out, not both
 
 
 @pytest.mark.parametrize(
@@ -139,6 +144,7 @@ def all_missing(given):
         (other_agents, "same agents", "align"),
         (unsorted, "does not increase", "sort"),
         (irregular, "irregular step", "resample"),
+        (half_seconds, "no whole number of seconds", "resample"),
         (one_row, "two time stamps", "more rows"),
         (put(0, "warm"), "temperature: holds something that is not a number", "float64"),
         (put(1, np.inf), "load: holds infinite values", "NaN"),

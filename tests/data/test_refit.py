@@ -124,10 +124,15 @@ def test_start_is_included_and_end_is_not(write_release):
     assert cluster.time[-1] == pd.Timestamp("2014-11-02T05:30Z")
 
 
-def test_a_missing_half_hour_is_dropped_not_filled(write_release):
+def test_a_missing_half_hour_is_filled_by_the_home_or_dropped(write_release):
     series = release()
     series["G8"] = series["G8"].drop(series["G8"].index[30])
-    cluster = read_refit(*write_release(series), homes=[1, 8])
+    paths = write_release(series)
+    cluster = read_refit(*paths, homes=[1, 8])
+    assert cluster.rows_dropped == 0 and cluster.filled["Building08/Space01"] == 1
+    middle = (series["G8"].iloc[29] + series["G8"].iloc[30]) / 2 * KWH_PER_M3 / 0.5
+    assert cluster.load["Building08/Space01"].iloc[30] == pytest.approx(middle)
+    cluster = read_refit(*paths, homes=[1, 8], fill="0h")
     assert cluster.rows_dropped == 1 and cluster.segment.max() == 1
 
 

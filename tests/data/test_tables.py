@@ -89,17 +89,21 @@ def test_parquet_with_time_as_index_whole_numbers_and_categories_is_accepted(tmp
     paths = write(tmp_path, suffix=".parquet")
     zones.set_index("time").to_parquet(paths[0])
     cluster = read_cluster(*paths)
-    assert cluster.rows_dropped == 1 and cluster.load["a"].iloc[:3].tolist() == [0.0, 1.0, 2.0]
+    assert cluster.filled.to_dict() == {"a": 1, "b": 0, "c": 0}
+    assert cluster.load["a"].iloc[:7].tolist() == [0.0, 1.0, 2.0, 0.0, 1.0, 0.5, 0.0]
 
 
-# ---- what is left out, and said
+# ---- what is filled or left out, and said (the rules of it: test_gaps.py)
 
 
 @pytest.mark.parametrize("nothing", ["", "NA", "NaN", "null", " "])
-def test_a_missing_reading_drops_the_stamp_for_all_agents(tmp_path, nothing):
+def test_a_missing_reading_is_filled_or_drops_the_stamp_for_all_agents(tmp_path, nothing):
     zones = zones_table().astype({"indoor_temp_c": str})
     zones.loc[7, "indoor_temp_c"] = nothing
-    cluster = read_cluster(*write(tmp_path, zones))
+    paths = write(tmp_path, zones)
+    whole = read_cluster(*paths)
+    assert whole.rows_dropped == 0 and whole.notes == ("1 reading of agent 'a' filled across gaps of up to 2 h",)
+    cluster = read_cluster(*paths, fill="0h")
     assert cluster.rows_dropped == 1 and len(cluster.time) == 2 * DAY - 1
     assert zones["time"][7] not in cluster.time
     assert "1 of 96 time stamps dropped" in cluster.notes[0]
@@ -107,8 +111,8 @@ def test_a_missing_reading_drops_the_stamp_for_all_agents(tmp_path, nothing):
 
 
 def test_a_stamp_one_agent_lacks_is_dropped_for_all(tmp_path):
-    cluster = read_cluster(*write(tmp_path, zones_table().drop(index=[3, 4])))
-    assert cluster.rows_dropped == 2 and "agent 'a' lacks 2" in cluster.notes[0]
+    cluster = read_cluster(*write(tmp_path, zones_table().drop(index=[3, 4, 5, 6])))  # 2.5 h without a reading
+    assert cluster.rows_dropped == 4 and "agent 'a' lacks 4" in cluster.notes[0]
 
 
 def test_missing_weather_drops_the_stamp(tmp_path):
@@ -353,6 +357,11 @@ BAD = {
     "irregular": (edit("zones", setcell("time", "2024-01-08 02:07:00+00:00")), "irregular step", "resample"),
     "two steps": (edit("zones", thinned), "'b' never has the 30 min step", "resample"),
     "off grid": (edit("zones", shifted("b", "10min")), "'b' is off the 30 min grid of 'a'", "resample"),
+    "half seconds": (
+        edit("zones", lambda t: t.assign(time=t["time"][0] + (t.index % 96) * pd.Timedelta("500ms"))),
+        "step of 0.5 s, no whole number of seconds",
+        "resample",
+    ),
     "one stamp": (edit("zones", lambda t: t.iloc[[0, 96]]), "no agent has two time stamps", "days"),
     "no weather": (edit("weather", lambda t: t.drop(index=[8, 9])), "2 of 96 stamps", "extend the weather"),
     "first named": (edit("weather", lambda t: t.drop(index=[8, 9])), "first 2024-01-08T04:00:00Z", "cut the zones"),
@@ -369,8 +378,8 @@ BAD = {
     "solar 9999": (edit("weather", setcell("solar_w_m2", 9999)), "outside -20 to 1500 W/m²", "check the unit"),
     "load -99999": (edit("zones", setcell("load_kw", -99999)), "outside -10000 to 10000 kW", "error code"),
     "never together": (
-        edit("zones", lambda t: t.assign(load_kw=t["load_kw"].where(t["agent"] != "b"))),
-        "no time stamp has a reading of every agent (agent 'b' lacks 96)",
+        edit("zones", lambda t: t[t["agent"] != "c"].assign(load_kw=t["load_kw"].where(t["agent"] != "b"))),
+        "no time stamp has a reading of every agent (agent 'b' lacks 96, on 2 days more than half)",
         "leave agents or days out",
     ),
 }
@@ -488,7 +497,8 @@ def test_doubled_parquet_columns_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}]
+    "options",
+    [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}, {"fill": "0"}],
 )
 def test_options_that_make_no_sense_are_usage_errors(tmp_path, options):
     with pytest.raises(UsageError):

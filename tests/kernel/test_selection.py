@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from atdm.errors import UsageError
-from atdm.kernel.design import Design
-from atdm.kernel.estimate import estimate
-from atdm.kernel.selection import Candidate, Fitted, Score, bic, choose, in_span, rolling_origins, score
-from atdm.kernel.span import Span
+from atdm.kernel.selection import Candidate, Fitted, Score, bic, choose, rolling_origins, score
 from tests.kernel.test_bands import TRUE, world
 
 
@@ -63,50 +60,9 @@ def test_bic_counts_every_parameter():
     assert bic(10.0, 100, 2, 48) - bic(10.0, 100, 1, 48) == pytest.approx(4 * np.log(100))
 
 
-def test_of_close_ridges_the_one_at_hand_stays_but_no_larger_order():
-    a, b = scored(2, 30, [0.1, 0.2, 0.15]), scored(2, 300, [0.12, 0.19, 0.15])
-    assert choose([a, b], at_hand=30)[0] is a
-    simple = scored(1, 300, [0.12, 0.19, 0.15])
-    assert choose([a, simple], at_hand=30)[0] is simple
-
-
 def test_candidates_that_differ_by_rounding_only_are_close():
     a, b = scored(2, 30, [0.1, 0.2, 0.15]), scored(2, 300, [0.1 + 1e-16, 0.2 + 1e-16, 0.15 + 1e-16])
     assert choose([a, b])[0] is b
-
-
-def columns(rows: int, agents: int):
-    """Inputs, and agents' temperatures that follow them with gains of their own. [°C, centred]"""
-    rng = np.random.default_rng(8)
-    inputs, state = world(rng, rows, rows)
-    return inputs, state[:, None] * rng.uniform(0.6, 1.4, agents) + rng.normal(0, 0.1, (rows, agents))
-
-
-def test_in_the_span_of_all_agents_a_candidate_scores_as_with_all_temperatures_at_hand():
-    inputs, x = columns(200, 5)
-    q = np.linalg.qr(np.column_stack([np.ones(5), np.random.default_rng(2).normal(size=(5, 4))]))[0]
-    in_all = in_span(x @ q, q.sum(axis=0), q.T @ q)
-
-    def centre(part, c):
-        found, _ = estimate(part, x + 20.0, order=c.order, ridge=c.ridge, nonnegative=False, tolerance=1e-15)
-        return Fitted(coefficients=found.coefficients, state=found.state, rss=found.rss, ridge=c.ridge)
-
-    for order, ridge in ((1, 5.0), (2, 5.0), (2, 50.0)):
-        candidate = Candidate(order=order, ridge=ridge, season="24h")
-        one, other = (score(solve, inputs, candidate, 12, 8) for solve in (in_all, centre))
-        np.testing.assert_allclose(one.errors, other.errors, rtol=1e-5)
-        assert (one.rmse, one.bic) == (pytest.approx(other.rmse, rel=1e-5), pytest.approx(other.bic, rel=1e-6))
-
-
-def test_a_basis_filled_at_once_is_the_one_built_sum_by_sum():
-    inputs, x = columns(120, 4)
-    empty = Span.empty(Design.build(inputs, 2), 3.0)
-    by_sum, gram = empty, np.eye(4)
-    for k in range(4):
-        by_sum = by_sum.add(x[:, k], 1.0, gram[k, : k + 1])
-    at_once = empty.filled(x, np.ones(4), gram)
-    for name in ("series", "projected", "products", "ones", "gram"):
-        np.testing.assert_allclose(getattr(at_once, name), getattr(by_sum, name), rtol=1e-9, atol=1e-9)
 
 
 def test_the_training_part_has_no_other_row():

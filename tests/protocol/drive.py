@@ -3,16 +3,18 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-import atdm
+from atdm.data import Cluster
 from atdm.errors import PeerError
-from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.plan import Plan
-from atdm.run import enrol, make_plan, weather_of
+from atdm.protocol.agent import Agent
+from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.rules import Rules
+from atdm.run import enrol, make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny
 
-RULES = atdm.Rules(least_agents=3, rows_per_parameter=1.0, dither=0.0)
-Alter = Callable[[int, bytes], list[bytes]]  # receiving agent, message → what it gets instead
+RULES = Rules(least_agents=3, rows_per_parameter=1.0, agents_per_total=1, colluders=0, dither=0.0)
+Alter = Callable[[int, bytes], list[bytes]]  # receiving or sending agent, message → what goes on instead
 
 
 def seeded(seed: int) -> Callable[[int], bytes]:
@@ -26,18 +28,29 @@ def seeded(seed: int) -> Callable[[int], bytes]:
     return draw
 
 
-def parties(cluster=None, *, protocol="blind", seed=0, rules=RULES, keep=False, **options):
+def parties(
+    cluster: Cluster | None = None, *, protocol: str = "blind", seed: int = 0, rules: Rules = RULES,
+    keep: bool = False, **options: Any,
+) -> tuple[Aggregator, list[Agent]]:  # fmt: skip
+    """An aggregator with a plan over all rows, and everybody who is enrolled; weights="equal": rows to collect."""
     cluster = tiny(seed, agents=4, rows=60) if cluster is None else cluster
-    plan: Plan = make_plan(cluster, protocol, **{"order": 1, "ridge": 2.0, "nonnegative": False, **options})
+    options = {"order": 1, "ridge": 2.0, "nonnegative": False, **options}
+    plan = make_plan(cluster, protocol, rules=rules, **options)
     agents, _ = enrol(cluster, rules, seeded(seed), keep=keep)
-    roster = agents[0].roster
-    cohorts = {member.cohort for member in roster.members}
-    aggregator = Aggregator(plan=plan, roster=roster, cohorts=cohorts, weather=weather_of(cluster), keep=keep)
-    return aggregator, agents
+    return announcing(agents, plan if plan.weights == "fitted" else rows_of_plan(plan), cluster, keep=keep), agents
 
 
-def drive(aggregator, agents, to_agent: Alter | None = None, to_aggregator: Alter | None = None) -> list[str]:
-    """Carry messages until nobody has anything to say; returns what was refused as not belonging."""
+def announcing(agents: list[Agent], plan: Any, cluster: Cluster, **options: Any) -> Aggregator:
+    """One more run of the same agents."""
+    options = {"least": agents[0].own.rules.least(plan.protocol), **options}
+    return Aggregator(plan=plan, roster=agents[0].roster, weather=weather_of(cluster), **options)
+
+
+def drive(
+    aggregator: Aggregator, agents: list[Agent], to_agent: Alter | None = None, to_aggregator: Alter | None = None
+) -> list[str]:
+    """Carry messages until nobody has anything to say; returns what was refused as not belonging. Agents that say
+    nothing to the announcement are out."""
     refused, inbox = [], deque(aggregator.start())
     while inbox:
         to, data = inbox.popleft()
@@ -54,4 +67,6 @@ def drive(aggregator, agents, to_agent: Alter | None = None, to_aggregator: Alte
                             inbox += aggregator.receive(i, altered)
                         except PeerError as error:
                             refused.append(str(error))
+        if not inbox and aggregator.state is State.GATHERING:
+            inbox += aggregator.close()
     return refused

@@ -7,33 +7,31 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from atdm.crypto.keys import SigningKey
-from atdm.crypto.ring import WORD_BYTES
 from atdm.data import Cluster
 from atdm.errors import PeerError
-from atdm.kernel.estimate import Nonnegative
+from atdm.protocol.account import company_hash
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind import Phase
+from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
-from atdm.protocol.exposure import stamps
-from atdm.protocol.messages import Masked, Ready, ToAggregator
-from atdm.protocol.observe import OUTSIDE_BASIS, Observed
-from atdm.protocol.observe import Phase as Seen
-from atdm.protocol.plan import AnyPlan, Candidate, ObservePlan, Plan, ProtocolName
-from atdm.protocol.readings import Readings, seconds, window
-from atdm.protocol.release import release_layout
-from atdm.protocol.roster import sign_roster
+from atdm.protocol.messages import Masked, Ready, Release, ToAggregator
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, ProtocolName
+from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.roster import Member, sign_roster
 from atdm.protocol.rules import OFFERED, Rules
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
 
 LOOSE = Rules(
-    protocols=OFFERED, least_agents=3, rows_per_parameter=1, agents_per_total=1, leverage=1.0, colluders=0, dither=0
-)
+    protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1, totals=40, agents_per_total=1,
+    colluders=0, clip=1e9, dither=0,
+)  # fmt: skip
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed
 _decoder = msgspec.msgpack.Decoder(ToAggregator)
 
@@ -49,7 +47,6 @@ class Ram(Store):
 
     snapshot: bytes | None = None
     entries: list[bytes] = field(default_factory=list)
-    writes: int = 0
     die: int = 0
     after: bool = False
 
@@ -62,8 +59,7 @@ class Ram(Store):
     def append(self, entry: bytes) -> None:
         self._write(lambda: self.entries.append(entry))
 
-    def _write(self, write) -> None:
-        self.writes += 1
+    def _write(self, write: Callable[[], Any]) -> None:
         self.die -= 1
         if self.die != 0 or self.after:
             write()
@@ -71,18 +67,12 @@ class Ram(Store):
             raise Killed
 
 
-def with_candidates(plan: Plan, *models: tuple[int, float], horizon: int = 4, every: int = 4) -> Plan:
-    """The same plan with these orders and ridges to choose from."""
-    candidates = tuple(Candidate(order, ridge, plan.period) for order, ridge in models)
-    return msgspec.structs.replace(plan, candidates=candidates, horizon=horizon, every=every)
-
-
 def written(store: Store) -> Memory:
     """What is written down, without playing anything again."""
     snapshot, entries = store.read()
     memory = decode_snapshot(snapshot).memory
     for entry in entries:
-        memory.exposure.apply(decode_entry(entry).bookings)
+        memory.account.apply(decode_entry(entry).bookings)
     return memory
 
 
@@ -92,75 +82,70 @@ class World:
         self.cluster, self.rules = cluster, rules
         draw = self.rng.randbytes
         self.authority = SigningKey(draw(32))
-        keys = {name: SigningKey(draw(32)) for name in cluster.agents}
-        self.roster = sign_roster(self.authority, [(n, str(cluster.owner[n]), keys[n].public) for n in cluster.agents])
-        self.identities = [keys[member.name] for member in self.roster.members]
-        self.secrets = [draw(32) for _ in keys]
-        self.stores: list[Store] = [Ram() for _ in keys]
-        self.agents: list[Agent | None] = [None] * len(keys)
+        self.keys = {name: SigningKey(draw(32)) for name in cluster.agents}
+        self.secrets = {name: draw(32) for name in cluster.agents}
+        self.enrol(list(cluster.agents))
+        self.stores: list[Store] = [Ram() for _ in self.keys]
+        self.agents: list[Agent | None] = [None] * len(self.keys)
         self.sent: dict[tuple, bytes] = {}  # agent, run, step → the one message
-        self.totals_sent: dict[int, set[tuple]] = {}  # agent → messages with a total
-        self.outcomes: list[tuple[set[int], Outcome | Observed]] = []
+        self.answered: Counter[int] = Counter()  # agent → messages with numbers of a fit
+        self.shown: Counter[int] = Counter()  # agent → rows whose state and load left
+        self.under: dict[int, tuple] = {}  # stamp → the company and the weights it was opened under
         self.reasons: list[str] = []
         self.attempts = 0
         self.restarts = 0
         self.renew: dict[int, Callable[[], Readings]] = {}  # agent → how it reads on
 
+    def enrol(self, names: list[str], serial: int = 1) -> None:
+        """A roster of these agents; places in it are the agents' numbers."""
+        members = [(name, str(self.cluster.owner[name]), self.keys[name].public) for name in names]
+        self.roster = sign_roster(self.authority, members, serial)
+
+    def readings(self, i: int) -> Readings:
+        name = self.roster.members[i].name
+        columns = (self.cluster.temperature[name], self.cluster.load[name])
+        return Readings(seconds(self.cluster.time), *(column.to_numpy(float) for column in columns))
+
     def agent(self, i: int) -> Agent:
         """The running agent; built from its store where there is none."""
         if self.agents[i] is None:
             name = self.roster.members[i].name
-            time = seconds(self.cluster.time)
-            columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
             self.restarts += 1
             self.agents[i] = Agent(
-                identity=self.identities[i], secret=self.secrets[i], roster=self.roster,
-                authority=self.authority.public, readings=Readings(time, *columns),
-                weather=weather_of(self.cluster), rules=self.rules, random_bytes=self.rng.randbytes,
-                store=self.stores[i], renew=self.renew.get(i),
+                identity=self.keys[name], secret=self.secrets[name], roster=self.roster,
+                authority=self.authority.public, readings=self.readings(i), weather=weather_of(self.cluster),
+                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], renew=self.renew.get(i),
             )  # fmt: skip
         return self.agents[i]
 
     def restart(self, i: int) -> None:
         self.agents[i] = None
 
-    def lose(self, i: int) -> None:
-        """The agent's state is gone, and with it all it knows about what it has sent."""
-        self.stores[i] = Ram()
-        self.totals_sent.pop(i, None)
-        self.restart(i)
+    def plan(self, *, protocol: ProtocolName = "blind", rows: slice = slice(None), **options: Any) -> Plan:
+        """A fit over some rows of what the agents have."""
+        options = {"order": 1, "ridge": 20.0, "nonnegative": False, "solver_tolerance": 5e-5, **options}
+        return make_plan(self.window(rows), protocol, rules=self.rules, **options)
 
-    def plan(
-        self, *, protocol: ProtocolName = "blind", rows: slice = slice(None), order: int = 1, ridge: float = 20.0,
-        train: float = 0.75, nonnegative: Nonnegative = False,
-    ) -> Plan:  # fmt: skip
-        """A plan over some rows of what the agents have."""
-        plan = make_plan(self.cluster, protocol, order=order, ridge=ridge, nonnegative=nonnegative, train=train)
-        time = seconds(self.cluster.time)[rows]
-        return msgspec.structs.replace(plan, start=int(time[0]), length=len(time))
+    def collect(self, first: int = 0, length: int = 8, fit: Aggregator | None = None, **change: Any) -> Collect:
+        """Rows from a number on, under equal weights or under those of a fit."""
+        time, step = seconds(self.cluster.time), int(self.cluster.step.total_seconds())
+        plan = Collect(step_seconds=step, start=int(time[0]) + first * step, length=length,
+                       fit=b"" if fit is None else fit.run.id)  # fmt: skip
+        return msgspec.structs.replace(plan, **change)
 
-    def observe_plan(self, fit: Aggregator, *, first: int = 0, length: int = 8) -> ObservePlan:
-        """Rows after a fit, `first` of them left out."""
-        plan = fit.run.plan
-        start = plan.start + (plan.length + first) * plan.step_seconds
-        return ObservePlan(fit=fit.run.id, step_seconds=plan.step_seconds, start=start, length=length)
-
-    def window(self, rows: slice, cohorts: set[int] | None = None) -> Cluster:
-        """The same rows as a cluster of its own, for an independent fit; all agents, or those of some cohorts."""
+    def window(self, rows: slice = slice(None), members: tuple[Member, ...] | None = None) -> Cluster:
+        """The same rows as a cluster of its own, for an independent fit; all agents, or those of a company."""
         c = self.cluster
         whole = Cluster.from_frames(
             c.temperature.iloc[rows], c.load.iloc[rows], c.outdoor.iloc[rows], c.solar.iloc[rows], owner=c.owner
         )
-        return whole.select([m.name for m in self.roster.members if cohorts is None or m.cohort in cohorts])
+        return whole if members is None else whole.select([m.name for m in members])
 
-    def aggregator(self, plan: AnyPlan, cohorts: set[int] | None = None) -> Aggregator:
-        everybody = {member.cohort for member in self.roster.members}
+    def aggregator(self, plan: AnyPlan, **options: Any) -> Aggregator:
         self.attempts += 1
-        self.last_plan = plan
-        return Aggregator(
-            plan=plan, roster=self.roster, cohorts=cohorts or everybody, weather=weather_of(self.cluster),
-            attempt=self.attempts,
-        )  # fmt: skip
+        options = {"least": self.rules.least(plan.protocol), "attempt": self.attempts, **options}
+        self.role = Aggregator(plan=plan, roster=self.roster, weather=weather_of(self.cluster), **options)
+        return self.role
 
     def deliver(self, i: int, data: bytes) -> list[bytes]:
         """One message to one agent; what it hands out is checked here and nowhere else."""
@@ -174,55 +159,57 @@ class World:
         return replies
 
     def hand_out(self, i: int, reply: bytes) -> None:
+        """One message for each place of a run, and whatever it gives away is on the account that is written down."""
         message = _decoder.decode(reply)
         if isinstance(message, Ready):
             key: tuple = (i, "ready", self.attempts)
-        elif isinstance(message, Masked):
+        elif isinstance(message, Masked | Release):
             key = (i, message.run, message.step)
         else:
             return
-        known = self.sent.setdefault(key, reply)
-        assert known == reply, f"agent {i} sent two different messages under one context"
-        if isinstance(message, Masked):
-            self._charged_first(i, key, message)
+        again = key in self.sent
+        assert self.sent.setdefault(key, reply) == reply, f"agent {i} sent two different messages under one context"
+        if again or isinstance(message, Ready) or self.role.run is None:
+            return
+        account, phase = written(self.stores[i]).account, getattr(message, "phase", "release")
+        if phase in ("open", "step", "signs", "release") and self.role.run.announced.protocol == "blind":
+            self.answered[i] += 1
+            assert sum(account.questions.values()) >= self.answered[i], "numbers left before they were booked"
+            assert self._settled(account), "readings left before their days were settled"
+        elif phase == "show":
+            self.shown[i] += int(self.role.desk._rows.size)
+            assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
 
-    def _charged_first(self, i: int, key: tuple, message: Masked) -> None:
-        exposure = written(self.stores[i]).exposure
-        if message.phase == Phase.BASIS:  # covers all rows of the plan
-            self.totals_sent.setdefault(i, set()).add((key, self.last_plan))
-        sent = self.totals_sent.get(i, set())
-        seen = Counter(stamp for _, plan in sent for stamp in window(plan).tolist())
-        totals = dict(zip(exposure.time.tolist(), exposure.totals.tolist(), strict=True))
-        assert all(totals[stamp] >= times for stamp, times in seen.items()), "a total left before it was charged"
-        assert len(exposure.book) >= len(sent) + (message.phase == Phase.EXTEND), "a total left before it was charged"
-        if message.phase == Phase.RELEASE:
-            rows = (len(message.words) // WORD_BYTES - release_layout(self.last_plan, 0).words) // 2
-            assert len(exposure.released) >= rows, "consent to a release left before it was booked"
-        if message.phase == Seen.SHOW:
-            last = exposure.book[-1] if exposure.book else None
-            assert last is not None and last.rank == OUTSIDE_BASIS, "a row left before it was charged"
-            assert set(stamps(last.rows).tolist()) <= set(exposure.released.tolist()), "a row left before it was booked"
+    def _settled(self, account: Any) -> bool:
+        """Whether days of the run are settled with its company, and readings of them kept as they leave."""
+        run = self.role.run
+        days = {day for day in run.days if day in account.days and account.days[day].company}
+        same = all(account.days[day].company == company_hash(run.company) for day in days)
+        return bool(days) and same and bool(np.isin(account.time // DAY, list(days)).any())
 
     def run(
         self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None
-    ) -> Outcome | Observed | None:
+    ) -> Outcome | Collected | None:
         """Carry messages until the run is over. chaos: share of deliveries at which something happens to an agent;
         gone: agents that do not answer any more. An agent's message stays in its queue until it was answered."""
-        place = {member.name: i for i, member in enumerate(self.roster.members)}
-        members = [place[member.name] for member in aggregator.members]
         inbox: dict[int, deque[bytes]] = {i: deque() for i in range(len(self.roster))}
         away: dict[int, int] = {i: 10**9 for i in gone or ()}  # agent → deliveries until it is back
-        self._post(aggregator.start(), members, inbox)
+        self._post(aggregator.start(), inbox)
         idle = 0
-        while any(inbox[i] for i in members) and idle < PATIENCE:
+        while any(inbox.values()):
             away = {i: left - 1 for i, left in away.items() if left > 1}
             idle += 1
-            waiting = [i for i in members if inbox[i] and i not in away]
+            if idle > PATIENCE:
+                if aggregator.state is not State.GATHERING:
+                    break
+                self._post(aggregator.close(), inbox)  # who has not answered is out
+                idle = 0
+            waiting = [i for i in inbox if inbox[i] and i not in away]
             if not waiting:
                 continue
             i = self.rng.choice(waiting)
             if self.rng.random() < chaos:
-                self._mischief(i, away, aggregator)
+                self._mischief(i, away)
                 continue
             try:
                 replies = self.deliver(i, inbox[i][0])
@@ -234,15 +221,18 @@ class World:
                 inbox[i].popleft()
             idle = 0
             for reply in replies:
-                self._post(self._to_aggregator(aggregator, members.index(i), reply), members, inbox)
+                try:
+                    self._post(aggregator.receive(i, reply), inbox)
+                except PeerError:
+                    pass
         if aggregator.state not in (State.DONE, State.ABORTED):
-            self._post(aggregator.abort("the deadline of the run passed"), members, inbox)
-            for i in members:  # whoever is there hears of it
+            self._post(aggregator.abort("the deadline of the run passed"), inbox)
+            for i in inbox:  # whoever is there hears of it
                 while inbox[i] and i not in away:
                     self._last_words(i, inbox[i].popleft())
         return self._conclude(aggregator)
 
-    def _mischief(self, i: int, away: dict[int, int], aggregator: Aggregator) -> None:
+    def _mischief(self, i: int, away: dict[int, int]) -> None:
         kind = self.rng.randrange(5)
         if kind == 0:
             self.restart(i)
@@ -251,41 +241,34 @@ class World:
         else:
             away[i] = 10**9 if kind == 3 and self.rng.random() < 0.1 else self.rng.randint(1, 30)
 
-    def _to_aggregator(self, aggregator: Aggregator, sender: int, reply: bytes) -> list[Outgoing]:
-        try:
-            return aggregator.receive(sender, reply)
-        except PeerError:
-            return []
-
     def _last_words(self, i: int, data: bytes) -> None:
         try:
             self.deliver(i, data)
         except (Killed, PeerError):
             pass
 
-    def _post(self, out: list[Outgoing], members: list[int], inbox: dict[int, deque[bytes]]) -> None:
+    def _post(self, out: list[Outgoing], inbox: dict[int, deque[bytes]]) -> None:
         for to, data in out:
-            for i in members if to is None else (members[to],):
+            for i in inbox if to is None else (to,):
                 inbox[i].append(data)
 
-    def _conclude(self, aggregator: Aggregator) -> Outcome | Observed | None:
-        cohorts = {member.cohort for member in aggregator.members}
-        assert {m for m in self.roster.members if m.cohort in cohorts} == set(aggregator.members), "a split cohort"
+    def _conclude(self, aggregator: Aggregator) -> Outcome | Collected | None:
+        """A result, where there is one, is on every member's account, each stamp under one company and weighting."""
+        desk, run = aggregator.desk, aggregator.run
         if aggregator.state is State.ABORTED:
-            assert aggregator.desk is None or aggregator.desk.outcome is None
-            assert getattr(aggregator.desk, "observed", None) is None
+            assert desk is None or desk.outcome is None and getattr(desk, "collected", None) is None
             self.reasons += aggregator.reasons
             return None
-        assert aggregator.state is State.DONE and len(aggregator.members) >= self.rules.least_agents
-        outcome = aggregator.desk.outcome or aggregator.desk.observed
-        self.outcomes.append((cohorts, outcome))
+        assert aggregator.state is State.DONE and len(run.members) >= self.rules.least_agents
+        outcome = desk.outcome or desk.collected
+        if run.announced.protocol not in ("blind", "collect"):
+            return outcome
+        rows, model = (outcome.kept, outcome.estimate.coefficients.alpha.tobytes()) if desk.outcome else (
+            outcome.time, run.announced.fit)  # fmt: skip
+        for stamp in rows.tolist():
+            under = self.under.setdefault(stamp, (run.company, model))
+            assert under == (run.company, model), "a row was opened under two companies or weightings"
         for i, member in enumerate(self.roster.members):
-            if member.cohort in cohorts and self.last_plan.protocol in ("blind", "observe"):
-                assert set(outcome.time.tolist()) <= set(written(self.stores[i]).exposure.released.tolist())
-        shown = [stamp for _, each in self.outcomes for stamp in each.time.tolist()]
-        assert len(shown) == len(set(shown)), "a row was released twice"
+            if member in run.members:
+                assert (written(self.stores[i]).account.asked(rows) > 0).all(), "a row opened that is not booked"
         return outcome
-
-    def charges(self, i: int) -> list[tuple[int, int]]:
-        """(rank, number of rows) of every total an agent has on its account."""
-        return [(c.rank, len(stamps(c.rows))) for c in written(self.stores[i]).exposure.book]

@@ -1,16 +1,17 @@
 """A whole deployment in one loop, driven by a seed: messages are delayed, reordered, sent twice, lost, altered, sent to
-the wrong party or again from an earlier run; agents are killed at a write, restarted or lose their disk; the aggregator
-is restarted.
+the wrong party or again from an earlier run; agents are away, lack readings, are killed at a write, restarted or lose
+their disk; the aggregator is restarted, chooses companies, and asks the same or something else over the same days.
 
     python -m tests.reliability.simulation SEED [SEED …]     replays runs and says how each ended
     python -m tests.reliability.simulation --runs 1000 [--from SEED] [--processes 2] [--record FILE]
                                                              a series; with a record it goes on where it was stopped
 
-Every run either ends with the plain fit of its roster, exactly the sum of its loads, or without a result. What must
-hold for every message ever handed out is checked where it is handed out (`Simulation.hand_out`).
+Every run either ends with the right numbers of its company (`_check_fit`, `_check_rows`) or without a result. What must
+hold for every message ever handed out is checked where it is handed out (`hand_out`), from what the simulation itself
+knows of companies and days, and what must hold for an account after every run (`_check_accounts`).
 
-Words of `moments` and `paper` carry no check words: an altered one would be an altered reading of that agent. The
-channel protects them (TLS), so here they are lost, cut or replaced by garbage, but no bit of them is flipped.
+Words of `moments`, of `paper` and of collected rows carry no check words: an altered one would be an altered reading of
+that agent. The channel protects them (TLS): here they are lost, cut or replaced by garbage, but no bit is flipped.
 """
 
 import argparse
@@ -21,9 +22,10 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,36 +39,49 @@ from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.kernel.descent import Status
+from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind import LOAD_BOUND, Phase
+from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
+from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
-from atdm.protocol.messages import Answer, Consent, Masked, Ready, ToAggregator
-from atdm.protocol.part import VERIFYING, Host
-from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, ToAggregator
+from atdm.protocol.part import Host
+from atdm.protocol.plain import fit_plain
+from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
+from atdm.protocol.policy import choose
+from atdm.protocol.readings import Readings, positions, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
 from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
-from atdm.run import fit, make_plan, weather_of
+from atdm.run import make_plan, weather_of
 from tests.clusters import tiny
-from tests.protocol.world import Killed, Ram
+from tests.protocol.world import Killed, Ram, written
 
-ROWS = 32
-FAULTS = ("delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill", "restart", "lose disk", "aggregator")
+DAYS, STEP = 12, 6 * 3600  # s; four rows a day
+ROWS = DAYS * DAY // STEP
+FITTED = 9  # days of a fit
+FIRST_DAY = 19740 - 5  # a block of companies ends after five of them
+FAULTS = (
+    "delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill", "restart", "lose disk", "aggregator", "away",
+)  # fmt: skip
+KINDS = ("fitted", "fitted", "fitted", "equal", "equal", "moments", "paper")
 TRIES = 8  # of one message
 MOST_STEPS = 20_000  # events of one attempt; a run takes a few hundred
 CLUSTERS = 4  # for each number of agents, so that plain fits are found once
-FEW = (3, 3, *[4] * 6, *[5] * 7, *[6] * 6, 7, 7, 8, 9)  # agents of most runs
+FEW = (3, *[4] * 6, *[5] * 7, *[6] * 6, 7, 7, 8, 9)  # agents of most runs
 MANY = range(10, 65)  # of every 40th: one of 64 agents costs as much as twenty of 5
 MANY_EVERY = 40
 LONG = 1_000_000  # the first seed of `make soak`
 CHUNK = 100  # seeds that a process takes at a time
-# Of coefficients; docs/spec.md. `paper` keeps 1e-6 unless an agent's random matrix is nearly singular, which happens:
-# 1.7e-6 once in 7000 runs of a few agents (seed 1020088).
 ROOMS = ("crypto", "data", "kernel", "protocol")  # whose code a simulated run is made of
+# Of coefficients against a plain fit, where the agents' limits are lifted; docs/spec.md. `paper` keeps 1e-6 unless an
+# agent's random matrix is nearly singular, which happens: 1.7e-6 once in 7000 runs of a few agents.
 TOLERANCE = {"blind": 3e-4, "moments": 1e-6, "paper": 1e-5}
 _decoder = msgspec.msgpack.Decoder(ToAggregator)
+Company = frozenset[int]  # places in the roster
 
 
 class Wrong(AssertionError):
@@ -80,20 +95,10 @@ def need(condition: bool, what: str) -> None:
 
 @cache
 def cluster_of(agents: int, number: int) -> Cluster:
-    return tiny(100 * agents + number, agents=agents, rows=ROWS)
-
-
-@cache
-def expected(agents: int, number: int, nonnegative: bool):
-    """What a trusted centre finds, and the exact sum of loads in fixed point, for either budget."""
-    cluster = cluster_of(agents, number)
-    found = fit(cluster, "plain", order=1, ridge=20.0, nonnegative="ridge" if nonnegative else False)
-    sums = {}
-    for budget in (BLIND_BUDGET, OPEN_BUDGET):
-        bits = min(63, ring.fractional_bits(agents, LOAD_BOUND, budget))
-        integers = [[round(value * 2**bits) for value in column] for column in cluster.load.to_numpy(float).T]
-        sums[budget] = np.array([sum(row) / 2**bits for row in zip(*integers, strict=True)])
-    return found, sums
+    made = tiny(100 * agents + number, agents=agents, rows=ROWS)
+    moved = made.time[0].normalize() + (made.time - made.time[0]) + np.timedelta64(FIRST_DAY - 19723, "D")
+    frames = [frame.set_axis(moved.rename("time")) for frame in (made.temperature, made.load, made.outdoor, made.solar)]
+    return Cluster.from_frames(*frames, owner=made.owner)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,39 +111,53 @@ class Letter:
     tries: int = 0
 
 
+@dataclass(slots=True)
+class Life:
+    """What the simulation knows an agent to have given since it last lost its disk, whatever its account says."""
+
+    company: dict[int, Company] = field(default_factory=dict)  # by day
+    ways: dict[int, str] = field(default_factory=dict)  # of weighting, by day
+    runs: dict[int, set[bytes]] = field(default_factory=dict)  # by stamp: in which its row was shown
+
+
 class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         rng = self.rng
-        self.protocol = rng.choice(("blind", "blind", "moments", "paper"))
+        self.kind = rng.choice(KINDS)
         self.size, self.number = rng.choice(FEW if seed % MANY_EVERY else MANY), rng.randrange(CLUSTERS)
-        self.nonnegative = self.protocol != "paper" and rng.random() < 0.1
-        few = self.protocol == "blind" and rng.random() < 0.03
-        self.least = self.size + 1 if few else 3
+        self.nonnegative = self.kind in ("fitted", "moments") and rng.random() < 0.1
+        self.lifted = rng.random() < 0.6  # the agents' limits, so that the result is the plain fit
+        few = self.kind in ("fitted", "equal") and rng.random() < 0.03
         self.rate = rng.choice((0.0, 0.002, 0.005, 0.01, 0.03, 0.1))
         self.faults = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
         self.patient = rng.random() < 0.8  # whether what was lost is sent again
+        self.careless = rng.random() < 0.2  # whether the operator's companies follow no policy
         self.cluster = cluster_of(self.size, self.number)
-        self.weather = weather_of(self.cluster)
-        self.plan = make_plan(
-            self.cluster, self.protocol, order=1, ridge=20.0, nonnegative="ridge" if self.nonnegative else False
-        )
+        self.weather, self.time = weather_of(self.cluster), seconds(self.cluster.time)
+        limits = dict(totals=40, clip=1e9) if self.lifted else {}
         self.rules = Rules(
-            protocols=(self.protocol,), least_agents=self.least, rows_per_parameter=1, agents_per_total=1,
-            leverage=1.0, colluders=0, dither=0,
+            protocols=(self.kind,) if self.kind in ("moments", "paper") else ("blind",), weights="fitted",
+            least_agents=self.size + 1 if few else 3, rows_per_parameter=1, agents_per_total=1, colluders=0, dither=0,
+            **limits,
         )  # fmt: skip
         authority = SigningKey(rng.randbytes(32))
         keys = {name: SigningKey(rng.randbytes(32)) for name in self.cluster.agents}
-        self.roster = sign_roster(authority, [(n, str(self.cluster.owner[n]), keys[n].public) for n in keys])
+        self.roster = sign_roster(authority, [(n, n, keys[n].public) for n in keys])
         self.keys = [keys[member.name] for member in self.roster.members]
+        self.place = {key.public: i for i, key in enumerate(self.keys)}
         self.secrets = [rng.randbytes(32) for _ in keys]
         self.stores = [Ram() for _ in keys]
         self.agents: list[Agent | None] = [None] * len(keys)
-        shared = rng.random()  # everything, all but the checks, or nothing
-        self.host = Host() if shared < 0.35 else Host(apart=VERIFYING) if shared < 0.7 else None
+        self.readings = [self._readings(i) for i in range(self.size)]
+        shared = Host() if rng.random() < 0.5 else None
+        self.hosts = [shared if shared is not None else Host() for _ in keys]
         self.sent: dict[tuple, bytes] = {}
         self.masked: dict[tuple[bytes, int], set[int]] = {}  # run, step → agents whose words left
-        self.released: set[int] = set()  # blind: rows shown
+        self.lives = [Life() for _ in keys]
+        self.fits: list[tuple[bytes, Company, dict[int, float]]] = []  # run, company, weights by place
+        self.opened: dict[int, tuple] = {}  # stamp → company and numbers it was opened with
+        self.models: dict[int, tuple] = {}  # day → numbers released over it
         self.air: list[Letter] = []
         self.lost: list[Letter] = []
         self.old: list[Letter] = []
@@ -146,16 +165,72 @@ class Simulation:
         self.attempt = 0
         self.seen: Counter = Counter()
 
+    def _readings(self, i: int) -> Readings:
+        """All rows, or without some: single ones, or a day and a half."""
+        name, rng, rows = self.roster.members[i].name, self.rng, np.arange(ROWS)
+        if rng.random() < 0.05:
+            rows = np.delete(rows, rng.sample(range(ROWS), 2))
+        if rng.random() < 0.05:
+            first = rng.randrange(ROWS - 6)
+            rows = np.setdiff1d(rows, np.arange(first, first + 6))
+        columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
+        return Readings(self.time, *columns).at(rows)
+
     def agent(self, i: int) -> Agent:
         if self.agents[i] is None:
-            name = self.roster.members[i].name
-            columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
             self.agents[i] = Agent(
                 identity=self.keys[i], secret=self.secrets[i], roster=self.roster, authority=self.roster.authority,
-                readings=Readings(seconds(self.cluster.time), *columns), weather=self.weather,
-                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], host=self.host,
+                readings=self.readings[i], weather=self.weather, rules=self.rules, random_bytes=self.rng.randbytes,
+                store=self.stores[i], host=self.hosts[i],
             )  # fmt: skip
         return self.agents[i]
+
+    # What is asked, and of whom
+
+    def _plan(self, days: range, ridge: float = 20.0) -> Plan:
+        """A fit over days of the cluster."""
+        protocol = self.kind if self.kind in ("moments", "paper") else "blind"
+        nonnegative = "ridge" if self.nonnegative else False
+        options = dict(order=1, ridge=ridge, nonnegative=nonnegative, solver_tolerance=5e-5)
+        plan = make_plan(self.cluster, protocol, rules=self.rules, **options)
+        plan = msgspec.structs.replace(plan, start=plan.start + days.start * DAY, length=len(days) * DAY // STEP)
+        rows = window(plan)
+        return msgspec.structs.replace(plan, weather=self.weather.hash(int(rows[0]), int(rows[-1])))
+
+    def _rows(self, days: range, fit: bytes = b"") -> Collect:
+        start = int(self.time[0]) + days.start * DAY
+        return Collect(step_seconds=STEP, start=start, length=len(days) * DAY // STEP, fit=fit)
+
+    def askings(self) -> list[AnyPlan]:
+        """What is asked first; more depends on what came of it."""
+        if self.kind == "equal":
+            cuts = sorted({0, DAYS, *self.rng.sample(range(1, DAYS), self.rng.randint(0, 3))})
+            stretches = [range(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+            self.rng.shuffle(stretches)
+            return [self._rows(days) for days in stretches]
+        return [self._plan(range(0, DAYS if self.kind in ("moments", "paper") else FITTED))]
+
+    def _another(self, plan: AnyPlan) -> AnyPlan:
+        """The same question, or one that the agents' accounts have to judge."""
+        rng = self.rng
+        if self.kind in ("moments", "paper") or rng.random() < 0.4:
+            return plan
+        if self.kind == "equal":
+            return self._rows(range(rng.randrange(6), rng.randint(7, DAYS)))
+        fits = [run for run, _, _ in self.fits]
+        return rng.choice((
+            self._plan(range(0, FITTED), ridge=21.0),
+            self._plan(range(rng.randrange(3), DAYS)),
+            self._rows(range(FITTED, DAYS), rng.choice(fits) if fits else b""),
+            self._rows(range(FITTED, DAYS - 1), rng.choice(fits) if fits else b""),
+            self._rows(range(rng.randrange(DAYS), DAYS)),
+        ))  # fmt: skip
+
+    def _choose(self, answers: Mapping[int, np.ndarray], roster, least: int):
+        if not self.careless:
+            return choose(answers, roster, least)
+        company = sorted(self.rng.sample(sorted(answers), self.rng.randint(0, len(answers))))
+        return company, np.logical_and.reduce([answers[place] for place in company]) if company else np.zeros(1, bool)
 
     # What must hold for whatever an agent hands out
 
@@ -164,47 +239,101 @@ class Simulation:
             message = _decoder.decode(reply)
             if isinstance(message, Ready):
                 self.seen["ready"] += 1
-            elif isinstance(message, Masked | Consent | Answer):
+            elif isinstance(message, Masked | Release | Consent | Answer):
                 key = (i, type(message), message.run, message.step)
                 need(self.sent.setdefault(key, reply) == reply, f"agent {i} sent two messages under one context")
-            if isinstance(message, Masked):
-                need(self.size >= self.least, "words left in a run of too few agents")
+            if isinstance(message, Masked | Release):
                 self.masked.setdefault((message.run, message.step), set()).add(i)
-                self._written_first(i, message, replies)
+                self._words(i, message, replies)
             if isinstance(message, Consent):
                 there = self.masked[message.run, message.step] | {i}  # it may have died before sending its own
-                need(len(there) == self.size, f"agent {i} consented while {self.size - len(there)} had sent nothing")
+                missing = self.size_of(message.run) - len(there)
+                need(missing == 0, f"agent {i} consented while {missing} had sent nothing")
 
-    def _written_first(self, i: int, message: Masked, replies: list[bytes]) -> None:
+    def size_of(self, run: bytes) -> int:
+        return len(self.role.run.members) if self.role.run is not None and self.role.run.id == run else 0
+
+    def _words(self, i: int, message: Masked | Release, replies: list[bytes]) -> None:
+        """Words leave: written down first, with what they cost; to a company and on days that this agent may give."""
         store = self.stores[i]
         if not store.entries and store.snapshot and list(decode_snapshot(store.snapshot).replies) == replies:
             return  # sent again: killed while joining the next run, it still has the last answer of the one before
         need(bool(store.entries), "words left before anything was written down")
-        entry = decode_entry(self.stores[i].entries[-1])
+        entry = decode_entry(store.entries[-1])
         need(entry.answer == answer_hash(replies), "words left that are not the ones written down")
-        if message.phase == Phase.BASIS:
-            need(len(entry.bookings.charges) > 0, "a total left before it was charged")
+        run = self.role.run
+        if run is None or run.id != message.run:
+            return  # of a run whose aggregator is gone
+        company = frozenset(self.place[member.identity] for member in run.members)
+        need(len(company) >= self.rules.least(run.announced.protocol), "words left in a run of too few agents")
+        need(3 * len(company) >= 2 * self.size, "words left in a run of less than two thirds")
+        phase = getattr(message, "phase", "release")
+        booked = {type(booking): booking for booking in entry.bookings}
+        if run.announced.protocol == "collect":
+            if phase == "show":
+                need(Shown in booked and Settled in booked, "rows left before they were booked")
+                self._given(i, run.id, self.role.desk._rows, company, run.announced.fit.hex() or "equal")
+        elif run.announced.protocol == "blind" and phase not in ("rows",):
+            kinds = {"open": "total", "step": "total", "signs": "signs", "release": "release"}
+            need(Answered in booked and booked[Answered].kind == kinds[phase], f"{phase} left before it was booked")
+            if phase == "open":
+                need(Settled in booked, "readings left before their days were settled")
+                self._given(i, b"", self.agent(i).part.kept, company, "fitted")
+            if phase == "release":
+                need(Shown in booked, "a release left before it was booked")
+                self._given(i, run.id, self.agent(i).part.kept, company, "fitted")
+
+    def _given(self, i: int, run: bytes, rows: np.ndarray, company: Company, way: str) -> None:
+        """The rules of companies and days, written down a second time."""
+        life = self.lives[i]
+        for day in np.unique(rows // DAY).tolist():
+            need(life.company.setdefault(day, company) == company, f"agent {i} summed a day with two companies")
+            need(life.ways.setdefault(day, way) == way, f"agent {i} showed a day under two weightings")
+            for other, known in life.company.items():
+                if other // BLOCK == day // BLOCK:
+                    larger, smaller = (known, company) if other < day else (company, known)
+                    need(smaller <= larger, f"companies of agent {i} grew within a block")
+            for beside, near in ((day - 1, day * DAY - rows), (day + 1, rows - (day + 1) * DAY)):
+                if life.company.get(beside, company) != company and not self._before(life, day, beside):
+                    own = rows // DAY == day
+                    need(bool((np.abs(near[own]) >= HOLE).all()), f"agent {i} gave a row beside a change of company")
+        for stamp in rows.tolist() if run else ():
+            life.runs.setdefault(stamp, set()).add(run)
+            need(len(life.runs[stamp]) <= MOST_ASKINGS, f"agent {i} showed a stamp too often")
+
+    @staticmethod
+    def _before(life: Life, day: int, other: int) -> bool:
+        """Whether a day was settled before the other: then its rows were given when there was no change to see."""
+        order = list(life.company)
+        return order.index(day) < order.index(other)
 
     # The loop
 
     def run(self) -> Counter:
-        """Up to two attempts; returns what was seen."""
-        for _ in range(2):
-            outcome = self._attempt()
+        """A few askings, one after the other; returns what was seen."""
+        plans, most = self.askings(), 6 if self.kind == "equal" else 3 if self.kind == "fitted" else 2
+        while plans and self.attempt < most:
+            plan = plans.pop(0)
+            outcome = self._attempt(plan)
             self.seen["attempts"] += 1
             if outcome is None:
                 self.seen["no result"] += 1
-                continue
-            self._check(outcome)
-            if self.rng.random() < 0.7:
-                break
+            elif isinstance(outcome, Collected):
+                self.seen["rows" if len(outcome.time) else "no rows"] += 1
+                self._check_rows(outcome, plan)
+            else:
+                self._check_fit(outcome, plan)
+            self._check_accounts()
+            if not plans and (outcome is None or self.rng.random() < 0.4):
+                plans.append(self._another(plan))
         return self.seen
 
-    def _attempt(self) -> Outcome | None:
+    def _attempt(self, plan: AnyPlan) -> Outcome | Collected | None:
         self.attempt += 1
-        cohorts = {member.cohort for member in self.roster.members}
+        self.absent = {i for i in range(self.size) if "away" in self.faults and self.rng.random() < 0.1}
+        self.seen["away"] += len(self.absent)
         self.role = Aggregator(
-            plan=self.plan, roster=self.roster, cohorts=cohorts, weather=self.weather, attempt=self.attempt
+            plan=plan, roster=self.roster, weather=self.weather, attempt=self.attempt, choose=self._choose, least=3
         )
         self._post(self.role.start())
         resent, steps = 0, 0
@@ -212,16 +341,22 @@ class Simulation:
             steps += 1
             need(steps < MOST_STEPS, "the run does not end")
             if not self.air:
-                if not self.lost or not self.patient or resent > 200:
+                if self.lost and self.patient and resent <= 200:
+                    self.air, self.lost, resent = self.lost, [], resent + 1
+                elif self.role.state is State.GATHERING:
+                    self._post(self.role.close())  # who has not answered is out
+                    continue
+                else:
                     self._post(self.role.abort("the deadline passed"))
                     break
-                self.air, self.lost, resent = self.lost, [], resent + 1
             if not self._event():
                 break
         for letter in [one for one in self.air if one.to >= 0]:  # whoever is there hears the end
             self.air.remove(letter)
             self._deliver(letter)
-        return self.role.desk.outcome if self.role.state is State.DONE else None
+        if self.role.state is not State.DONE:
+            return None
+        return self.role.desk.outcome or self.role.desk.collected
 
     def _event(self) -> bool:
         """One thing happens. False: the aggregator is gone."""
@@ -253,8 +388,10 @@ class Simulation:
             self.stores[victim].die, self.stores[victim].after = rng.randint(1, 2), rng.random() < 0.5
         elif fault == "restart":
             self.agents[victim] = None
+        elif fault == "away":
+            self.absent.add(victim)
         elif fault == "lose disk" and rng.random() < 0.2:
-            self.stores[victim], self.agents[victim] = Ram(), None
+            self.stores[victim], self.agents[victim], self.lives[victim] = Ram(), None, Life()
             self.wiped.add(victim)
         return True
 
@@ -267,8 +404,9 @@ class Simulation:
             return rng.randbytes(rng.randrange(1, 200))
         if way == 2:
             return data + rng.randbytes(rng.randint(1, 9))
-        if letter.to < 0 and self.protocol != "blind" and isinstance(_decoder.decode(data), Masked | Answer):
-            return data[:-1]
+        if letter.to < 0 and self.role._announce.plan.protocol != "blind":
+            if isinstance(_decoder.decode(data), Masked | Answer):
+                return data[:-1]
         at = rng.randrange(len(data))
         return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
@@ -279,6 +417,8 @@ class Simulation:
             self._to_aggregator(letter, true)
             return
         i = letter.to
+        if i in self.absent:
+            return
         try:
             replies = self.agent(i).receive(letter.data)
         except PeerError:
@@ -311,25 +451,117 @@ class Simulation:
 
     # The oracle
 
-    def _check(self, outcome: Outcome) -> None:
-        need(self.size >= self.least and len(self.role.members) == self.size, "a result of too few agents")
-        found, sums = expected(self.size, self.number, self.nonnegative)
+    def _company(self) -> list[int]:
+        company = [self.place[member.identity] for member in self.role.members]
+        need(len(company) >= self.rules.least(self.role.run.announced.protocol), "a result of too few agents")
+        return company
+
+    def _columns(self, company: list[int], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Temperature and load as they were measured, by row and member."""
+        at = [positions(self.readings[i].time, rows) for i in company]
+        need(all((each >= 0).all() for each in at), "a row that a member lacks")
+        temperature = [self.readings[i].temperature[each] for i, each in zip(company, at, strict=True)]
+        load = [self.readings[i].load[each] for i, each in zip(company, at, strict=True)]
+        return np.array(temperature).T, np.array(load).T
+
+    def _same_as_before(self, rows: np.ndarray, numbers: np.ndarray, company: list[int]) -> None:
+        """A stamp that opens again opens to the same numbers, unless every member of then and now lost its disk."""
+        for stamp, *found in zip(rows.tolist(), *numbers, strict=True):
+            members, known = self.opened.setdefault(stamp, (frozenset(company), found))
+            remember = (members | frozenset(company)) - self.wiped
+            need(known == found or not remember & members, f"stamp {stamp} opened to other numbers than before")
+
+    def _check_rows(self, outcome: Collected, plan: Collect) -> None:
+        company = self._company()
+        temperature, load = self._columns(company, outcome.time)
+        weights = np.ones(len(company))
+        if plan.fit:
+            known = next(found for run, _, found in self.fits if run == plan.fit)
+            if set(known) != set(company):
+                return  # somebody lost its disk, and its weight with it
+            weights = np.array([known[i] for i in company])
+        state = exact_sum(weights * (temperature - 20.0), TEMP_BOUND, BLIND_BUDGET, TOTAL_BITS if plan.fit else 63)
+        state = state + 20.0 if plan.fit else state / len(company) + 20.0
+        need(np.array_equal(outcome.state, state), "the state is not the weighted sum over the company")
+        total = exact_sum(load, LOAD_BOUND, BLIND_BUDGET)
+        need(np.array_equal(outcome.load, total), "the load is not the exact sum over the company")
+        self._same_as_before(outcome.time, (outcome.state, outcome.load), company)
+
+    def _check_fit(self, outcome: Outcome, plan: Plan) -> None:
+        company, blind = self._company(), plan.protocol == "blind"
+        temperature, load = self._columns(company, outcome.kept)
         estimate = outcome.estimate
         self.seen[str(estimate.status)] += 1
-        exact = sums[BLIND_BUDGET if self.protocol == "blind" else OPEN_BUDGET]
-        rows = np.searchsorted(seconds(self.cluster.time), outcome.time)
-        need(np.array_equal(outcome.load, exact[rows]), "the load is not the exact sum over the roster")
-        if self.protocol == "blind":
-            rows_shown = set(outcome.time.tolist())
-            need(len(self.wiped) == self.size or not self.released & rows_shown, "a row was released twice")
-            self.released |= rows_shown
+        exact = exact_sum(load, LOAD_BOUND, BLIND_BUDGET if blind else OPEN_BUDGET)
+        need(np.array_equal(outcome.load, exact), "the load is not the exact sum over the company")
+        if blind:
+            self._check_released(outcome, plan, company, temperature)
         if estimate.status is not Status.CONVERGED:
-            need(self.protocol == "blind" and estimate.status is Status.CAPPED, f"status {estimate.status}")
+            need(blind and estimate.status is Status.CAPPED, f"status {estimate.status}")
             return
+        if blind and not self.lifted:
+            return
+        found, _ = fit_plain(plan, outcome.kept, temperature, load, self.weather, Notebook("aggregator"))
         for name in ("alpha", "beta", "gamma", "theta"):
-            mine, theirs = getattr(estimate.coefficients, name), getattr(found.model, name)
-            need(np.abs(mine - theirs).max() <= TOLERANCE[self.protocol], f"{name} is not that of the plain fit")
-        need(estimate.ridge == found.ridge, "another ridge than the plain fit")
+            mine, theirs = (getattr(each.estimate.coefficients, name) for each in (outcome, found))
+            need(np.abs(mine - theirs).max() <= TOLERANCE[plan.protocol], f"{name} is not that of the plain fit")
+        need(estimate.ridge == found.estimate.ridge, "another ridge than the plain fit")
+
+    def _check_released(self, outcome: Outcome, plan: Plan, company: list[int], temperature: np.ndarray) -> None:
+        """The state is that of the agents' weights, the model that of the state, and the only one over its days."""
+        run, estimate = self.role.run.id, outcome.estimate
+        weights = {i: weight for i in company if (weight := self._weight(i, run)) is not None}
+        self.fits.append((run, frozenset(company), weights))
+        if len(weights) == len(company):
+            own = np.array([weights[i] for i in company])
+            need(abs(own.sum() - 1.0) < 1e-6, "the weights do not add up to one")
+            need(np.abs(temperature @ own - estimate.state).max() < 2e-3, "the state is not that of the weights")
+        rss = regression_rss(plan, outcome, self.weather)
+        need(abs(rss - estimate.rss) <= 1e-8 * (1 + rss), "the model is not that of the state")
+        numbers = tuple(p.tobytes() for p in (outcome.kept, estimate.state, *estimate.coefficients.parts()))
+        for day in np.unique(outcome.kept // DAY).tolist():
+            members, known = self.models.setdefault(day, (frozenset(company), numbers))
+            need(known == numbers or members <= self.wiped, "two models were released over one day")
+        self._same_as_before(outcome.kept, (estimate.state, outcome.load), company)
+
+    def _weight(self, i: int, run: bytes) -> float | None:
+        """The agent's own weight in a fit; None where it lost its disk."""
+        agent = self.agent(i)
+        if agent.part is not None and agent.part.session.run.id == run:
+            return agent.part.weight
+        return agent.own.memory.fits[run].weight if run in agent.own.memory.fits else None
+
+    def _check_accounts(self) -> None:
+        """No account is beyond a limit, and each has at least what the simulation saw its agent give."""
+        for i, (store, life) in enumerate(zip(self.stores, self.lives, strict=True)):
+            if store.snapshot is None:
+                continue
+            account = written(store).account
+            most = self.rules.totals_for(self.size)
+            for known in account.days.values():
+                need(known.totals <= most and known.signs <= MOST_SIGNS, f"agent {i} gave more than a day has room for")
+            need(set(life.company) <= {day for day, known in account.days.items() if known.company}, "not settled")
+            need(max(account.questions.values(), default=0) <= MOST_ASKINGS, f"agent {i} answered a question too often")
+            need(int(account.shown.max(initial=0)) <= MOST_ASKINGS, f"agent {i} showed a stamp too often")
+
+
+def exact_sum(values: np.ndarray, bound: float, budget: int, most: int = 63) -> np.ndarray:
+    """Σ over the columns as fixed point gives it, in Python's integers."""
+    bits = min(most, ring.fractional_bits(values.shape[1], bound, budget))
+    return np.array([sum(round(value * 2**bits) for value in row) / 2**bits for row in values.tolist()])
+
+
+def regression_rss(plan: Plan, outcome: Outcome, weather) -> float:
+    """What least squares of s_t − α s_{t−1} on lags of h, o, r and the season leaves over the training rows."""
+    rows, s = outcome.kept, outcome.estimate.state
+    at = positions(weather.time, rows)
+    inputs = (outcome.load, weather.outdoor[at], weather.solar[at])
+    used = [t for t in range(1, int(round(len(rows) * plan.train, 9))) if rows[t] - rows[t - 1] == plan.step_seconds]
+    season = [[float(rows[t] // plan.step_seconds % plan.period == k) for k in range(plan.period)] for t in used]
+    design = np.hstack([np.array([[each[t - m] for each in inputs for m in (0, 1)] for t in used]), season])
+    target = np.array([s[t] - outcome.estimate.coefficients.alpha[0] * s[t - 1] for t in used])
+    left = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
+    return float(left @ left)
 
 
 def simulate(seed: int) -> Counter:
@@ -403,7 +635,7 @@ def summary(chunks: list[Chunk]) -> str:
     """The figures of docs/reliability.md."""
     seen = sum((chunk.seen for chunk in chunks), Counter())
     runs, wrong = sum(chunk.runs for chunk in chunks), sum(len(chunk.wrong) for chunk in chunks)
-    ends = ", ".join(f"{seen[key]} {key}" for key in ("converged", "capped", "no result"))
+    ends = ", ".join(f"{seen[key]} {key}" for key in ("converged", "capped", "rows", "no rows", "no result"))
     return f"{wrong} wrong of {runs} runs; {seen['attempts']} attempts: {ends}; faults: " + ", ".join(
         f"{seen[fault]} {fault}" for fault in FAULTS
     )
@@ -419,7 +651,7 @@ def main() -> int:
     args = parser.parse_args()
     for seed in args.seeds:
         one = Simulation(seed)
-        print(f"seed {seed}: {one.protocol}, {one.size} agents, rate {one.rate}, {', '.join(one.faults)}")
+        print(f"seed {seed}: {one.kind}, {one.size} agents, rate {one.rate}, {', '.join(one.faults)}")
         print(dict(one.run()))
     if not args.runs:
         return 0

@@ -23,9 +23,11 @@ class Finding:
 
     attack: str
     protocol: str
-    adversary: str  # "aggregator", "aggregator+1", …, "agent", "dishonest aggregator"
+    weights: str  # "fitted" or "equal"
+    adversary: str  # "aggregator", "aggregator+1", …, "agent", "dishonest aggregator", "dishonest aggregator+1"
     agents: int  # of the cluster; those on the adversary's side are never counted as recovered
     recovered: int
+    blank: int  # recovered by the same attack where it is given no sum at all: what chance and weather do
     rmse_c: float  # of the recovered agents; where there are none, that of the baseline, to which nothing was added
     baseline_rmse_c: float  # of the baseline on the same agents
     seconds: float  # of the attack, without the run it attacks

@@ -1,4 +1,4 @@
-"""Attacks on the weighted sums that agents of `blind` see: j totals V = YQ, Q with orthonormal columns, j < K.
+"""Attacks on the weighted sums that agents of `blind` see: j totals V = YQ of K agents, j < K, with QᵀQ and Qᵀ1.
 
 Source separation on them is in separation.py. Here: extending a zone of which part is known, lattice reduction where
 sensors report on a grid (a hidden-subset-sum problem), and what as many totals as agents would give away.
@@ -24,12 +24,8 @@ def known_rows(hours: float, step_hours: float, length: int) -> int:
     return min(int(hours / step_hours), length // 2)
 
 
-def extend(view: View, known: FloatArray) -> Guess:
-    """Every agent's series, supposing its first rows (n × K) are known: regressed on what was seen, then predicted.
-
-    With colluders the totals are what was seen, without them the released and public series.
-    """
-    seen = view.totals() if view.colluders else view.public_series()
+def extend(seen: FloatArray, known: FloatArray) -> Guess:
+    """Every agent's series, supposing its first rows (n × K) are known: regressed on what was seen, then predicted."""
     columns = np.column_stack([np.ones(len(seen)), seen])
     scale = np.linalg.norm(columns, axis=0)
     n = len(known)
@@ -88,8 +84,8 @@ def algebra(view: View) -> list[Guess]:
     if totals.shape[1] < honest:
         note = f"{totals.shape[1]} totals of {honest} agents: not determined"
         return [Guess(series=np.empty((0, 0)), note=note)]
-    ones = np.array([value[-1] for value in view.values("scalars", "gram")][: totals.shape[1]])
-    for colluder in view.colluders:
-        ones = ones - colluder.directions[: len(ones)]
-    rotated = Rotated(series=totals, ones=ones)
+    gram, ones = view.gram()
+    sizes, turn = np.linalg.eigh(gram)
+    root = turn / np.sqrt(np.maximum(sizes, np.finfo(float).tiny)) @ turn.T  # V(QᵀQ)^−½ is Y, rotated
+    rotated = Rotated(series=totals @ root, ones=root @ ones)
     return [grid(rotated, scales=(1e5, 1e4, 1e3, 1e2)), *separate_rotated(rotated)]

@@ -31,9 +31,9 @@ class Public:
 class Colluder:
     """An agent on the adversary's side, with everything of its own."""
 
-    place: int  # in the order of the roster
+    place: int  # in the company
     series: FloatArray  # its temperature, centred at the reference [K]
-    directions: FloatArray = field(default_factory=lambda: np.empty(0))  # its row q_i of the basis (blind)
+    coefficients: FloatArray = field(default_factory=lambda: np.empty(0))  # its own q_i in the totals (blind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +56,34 @@ class View:
         return [Upload(*parts) for parts in zip(alphas, gram, ones, series, strict=True)]
 
     def totals(self) -> FloatArray:
-        """V, N × j (`blind`, seen by agents), less what the colluders put in themselves. [K]"""
+        """V, N × j (`blind`), less what the colluders put in themselves. [K]"""
         totals = self.values("basis total")
         if not totals:
             return np.empty((len(self.public.inputs), 0))
         series = np.column_stack(totals)
         for colluder in self.colluders:
-            used = colluder.directions[: series.shape[1]]
+            used = colluder.coefficients[: series.shape[1]]
             series[:, : len(used)] -= np.outer(colluder.series, used)
         return series
 
+    def gram(self) -> tuple[FloatArray, FloatArray]:
+        """QᵀQ and Qᵀ1 of the totals, as every agent was told, less the colluders' part."""
+        rows = [np.ones(1), *self.values("scalars", "gram")]
+        ones = np.concatenate([[self.public.agents**0.5], *self.values("scalars", "one")])
+        gram = np.zeros((len(rows), len(rows)))
+        for k, row in enumerate(rows):
+            gram[k, : k + 1] = gram[: k + 1, k] = row
+        for colluder in self.colluders:
+            q = np.zeros(len(rows))
+            q[: len(colluder.coefficients)] = colluder.coefficients
+            gram, ones = gram - np.outer(q, q), ones - q
+        return gram, ones
+
     def public_series(self) -> FloatArray:
         """Released or public series: the last s, h, outdoor temperature and solar, N × up to 4."""
-        inputs = self.public.inputs
         states = self.states()
-        columns = [inputs.load, inputs.outdoor, inputs.solar]
-        return np.column_stack(states[-1:] + columns)
+        return np.column_stack(states[-1:] + [self.public.inputs.load, self.weather()])
+
+    def weather(self) -> FloatArray:
+        """What everybody has without any run, N × 2."""
+        return np.column_stack([self.public.inputs.outdoor, self.public.inputs.solar])

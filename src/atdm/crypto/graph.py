@@ -23,6 +23,7 @@ from atdm.errors import UsageError
 COMPLETE_UP_TO = 200  # agents; below this a regular graph saves little and promises less
 COLLUDING = 0.33
 DROPPING = 0.10
+SIGMA = 80  # the last agent to answer can try nonces until the graph suits it: 2^40 tries are in reach, 2^80 are not
 _WORDS_AT_ONCE = 1024
 
 
@@ -48,7 +49,7 @@ def regular_degree(
     dropping: float = DROPPING,
     *,
     semi_malicious: bool = False,
-    sigma: int = 40,
+    sigma: int = SIGMA,
     eta: int = 40,
 ) -> Degree:
     """Smallest even degree that is safe but for a chance of 2^-sigma and reaches enough survivors but for 2^-eta.

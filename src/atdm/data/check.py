@@ -4,17 +4,19 @@ Promise: problems are reported, not raised; the strict reader refuses exactly wh
 apart from the number of agents, which only protocols judge.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules, tables
+from atdm.data.keep import Kept
 from atdm.data.tables import StrPath, Zones
 from atdm.errors import DataError
 
 MIN_AGENTS = 3  # with two, each learns the other from the sum: every protocol refuses
+NAMED = 3  # agents that a line about lost rows names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,10 @@ class AgentQuality:
     last: pd.Timestamp
     step: pd.Timedelta | None  # the commonest; None for a single row
     gaps: int  # places where the next row is more than a step away
-    missing: int  # stamps of the cluster without a temperature or load of this agent
+    missing: int  # stamps of the table without a temperature or load of this agent, before filling
+    filled: int | None  # stamps it filled across its own gaps; this and the next are None where a problem comes first
+    days_out: int | None  # UTC days on which it has less than half of the rows, after filling
+    left_out: str  # why a fit would leave it out; empty if it stays
     min: float  # temperature [°C]
     max: float  # temperature [°C]
     stuck_hours: float  # longest time at one temperature [h]
@@ -41,6 +46,9 @@ class Quality:
     agents: tuple[AgentQuality, ...]
     problems: tuple[str, ...]  # each a reason a fit would be refused
     notes: tuple[str, ...]
+    rows: int | None  # stamps of the table, and those filled; this and the next are None where a problem comes first
+    rows_kept: int | None  # of them, those a fit would keep
+    costs: dict[str, int]  # agent -> rows lost for all that it lacks or is out on, most first; none that costs nothing
 
 
 def quality(
@@ -51,9 +59,10 @@ def quality(
     sort: bool = False,
     delimiter: str = ",",
     decimal: str = ".",
+    fill: str = "2h",
 ) -> Quality:
     """Look at a cluster's files; the options are those of read_cluster."""
-    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
+    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     problems: list[str] = []
     z = w = None
     try:
@@ -75,21 +84,45 @@ def quality(
     problems += [fault.text for fault in found]
 
     notes = (*(z.notes if z else ()), *(w.notes if w else ()))
+    kept = None
     if z is not None and w is not None and not problems:
+        kept = tables.kept_of(z, w, declared)
         try:
-            notes = tables.combined(z, w, declared).notes
+            notes = (*tables.combined(z, w, declared, kept).notes, *_verdict(kept))
         except DataError as error:
             problems.append(str(error))
-    if z is not None and len(z.agents) < MIN_AGENTS:
-        count = len(z.agents)
-        problems.append(
-            f"{z.source}: {count} agent{'s' if count > 1 else ''}, every protocol needs {MIN_AGENTS}: add agents"
-        )
-    rows = () if z is None else _rows(z, found)
-    return Quality(agents=rows, problems=tuple(problems), notes=notes)
+    if z is not None:
+        problems += _too_few(z, kept)
+    return Quality(
+        agents=() if z is None else _rows(z, found, kept),
+        problems=tuple(problems),
+        notes=notes,
+        rows=kept.rows if kept else None,
+        rows_kept=kept.rows_kept if kept else None,
+        costs=_costs(kept) if kept else {},
+    )
 
 
-def _rows(zones: Zones, found: Iterable[rules.Finding]) -> tuple[AgentQuality, ...]:
+def _costs(kept: Kept) -> dict[str, int]:
+    return {str(agent): int(rows) for agent, rows in kept.costs.items() if rows}
+
+
+def _verdict(kept: Kept) -> Iterator[str]:
+    """How many rows a fit keeps, and who costs most of the others; nothing where none is lost."""
+    if kept.rows_kept < kept.rows:
+        most = ", ".join(f"{agent!r} ({rows})" for agent, rows in list(_costs(kept).items())[:NAMED])
+        yield f"a fit would keep {kept.rows_kept} of {kept.rows} rows" + (f"; most are lost by {most}" if most else "")
+
+
+def _too_few(zones: Zones, kept: Kept | None) -> Iterator[str]:
+    out = len(kept.left_out) if kept else 0
+    count = len(zones.agents) - out
+    if count < MIN_AGENTS:
+        stay = f"{count} agent{'s' if count > 1 else ''}" + (f" (without {out} left out)" if out else "")
+        yield f"{zones.source}: {stay}, every protocol needs {MIN_AGENTS}: add agents"
+
+
+def _rows(zones: Zones, found: Iterable[rules.Finding], kept: Kept | None) -> tuple[AgentQuality, ...]:
     time = zones.time
     step = tables.step_of(zones) or pd.Timedelta(0)
     temperature, load = zones.wide("indoor_temp_c", time), zones.wide("load_kw", time)
@@ -98,6 +131,7 @@ def _rows(zones: Zones, found: Iterable[rules.Finding]) -> tuple[AgentQuality, .
     missing = (temperature.isna() | load.isna()).sum()
     suspicions = [*found, *rules.oddities(temperature, load, segment, step)]
     low, high = temperature.min(), temperature.max()
+    left_out = kept.left_out if kept else {}
 
     def row(agent: str, stamps: pd.DatetimeIndex) -> AgentQuality:
         lengths = np.diff(stamps.asi8)
@@ -110,6 +144,9 @@ def _rows(zones: Zones, found: Iterable[rules.Finding]) -> tuple[AgentQuality, .
             step=own,
             gaps=0 if own is None else int((lengths > own.value).sum()),
             missing=int(missing[agent]),
+            filled=int(kept.filled[agent]) if kept else None,
+            days_out=int(kept.days_out[agent]) if kept else None,
+            left_out=left_out.get(agent, ""),
             min=float(low[agent]),
             max=float(high[agent]),
             stuck_hours=float(stuck[agent]),

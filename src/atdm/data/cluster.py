@@ -1,17 +1,19 @@
 """A cluster: every agent's readings on one clock, beside the weather they share.
 
 Promise: a Cluster has no missing, infinite or implausible value, increasing UTC stamps on one regular grid
-(gaps split it into segments), and one owner per agent. Whatever was left out to get there is in `notes`.
+(gaps split it into segments), and one owner per agent. A home's own gaps of up to 2 h are filled linearly and counted,
+as a deployed agent does it (gaps.py); nothing else is imputed. What was filled or left out to get there is in `notes`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules
 from atdm.data.clock import IntArray, stamp
+from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
 
 
@@ -26,6 +28,8 @@ class Cluster:
     owner: pd.Series  # agent -> building, itself where none was given
     step: pd.Timedelta
     timezone: str  # IANA name: the clock the season follows
+    filled: pd.Series  # agent -> number of stamps it filled across gaps of its own, dropped rows included
+    left_out: dict[str, str]  # agent of the data that is not in the cluster -> why
     rows_dropped: int  # stamps left out because some agent, or the weather, had no reading
     notes: tuple[str, ...]  # what the person should know about the data
 
@@ -40,13 +44,17 @@ class Cluster:
         owner: pd.Series | None = None,
         timezone: str = "UTC",
         notes: Sequence[str] = (),
+        fill: str = "2h",
     ) -> "Cluster":
         """A cluster from wide frames in memory, under the rules files are read by.
 
         temperature [°C] and load [kW] have one column per agent, outdoor [°C] and solar [kW/m²] are series;
-        all share one increasing zone-aware index. Rows with a missing value are dropped and counted.
+        all share one increasing zone-aware index. fill: the longest span without readings that an agent fills by
+        itself; "0h" fills nothing. Rows with a missing value are dropped for all and counted, unless that costs a
+        tenth of the rows: then agents are left out, at most a third of them (`left_out`).
         """
         clock.zone(timezone)
+        longest = clock.duration(fill, zero=True)
         time = _checked_time(temperature.index)
         for name, other in (("load", load), ("outdoor", outdoor), ("solar", solar)):
             if not other.index.equals(temperature.index):
@@ -62,9 +70,9 @@ class Cluster:
         r = pd.Series(_floats(solar, "solar"), index=time)
         for fault in _faults(t, h, o, r):
             raise DataError(fault.text)
-        return assemble(
-            t, h, o, r, owner=_checked_owner(owner, agents), timezone=timezone, notes=notes, source="temperature"
-        )
+        step = pd.Timedelta(clock.commonest_step(np.diff(time.asi8)), unit="ns")
+        kept = keep(t, h, o, r, step=step, longest=longest)
+        return assemble(kept, owner=_checked_owner(owner, agents), timezone=timezone, notes=notes, source="temperature")
 
     @property
     def weather(self) -> pd.DataFrame:
@@ -91,16 +99,21 @@ class Cluster:
         return clock.phase(self.time, self.step, self.timezone, period)
 
     def by_building(self) -> "Cluster":
-        """The same cluster with buildings as agents: mean temperature, summed load of their zones."""
+        """The same cluster with buildings as agents: mean temperature, summed load of their zones.
+
+        A building has filled what its zones have. Who was left out, before, were zones: `left_out` keeps their names.
+        """
         buildings = pd.Index(self.owner.unique(), name="agent")
         zones = [self.owner.index[(self.owner == building).to_numpy()] for building in buildings]
         mean = {b: self.temperature[z].mean(axis="columns") for b, z in zip(buildings, zones, strict=True)}
         total = {b: self.load[z].sum(axis="columns") for b, z in zip(buildings, zones, strict=True)}
         owner = pd.Series(buildings.to_numpy(), index=buildings, name="building")
-        return self._with(
+        return replace(
+            self,
             temperature=pd.DataFrame(mean).rename_axis(columns="agent"),
             load=pd.DataFrame(total).rename_axis(columns="agent"),
             owner=owner,
+            filled=self.filled.groupby(self.owner, sort=False).sum().rename_axis("agent"),
         )
 
     def select(self, agents: Sequence[str]) -> "Cluster":
@@ -109,20 +122,15 @@ class Cluster:
         unknown = [name for name in names if name not in self.owner.index]
         if unknown or not names or len(set(names)) < len(names):
             what = f"no agent {unknown[0]!r}" if unknown else "select needs agents, each once"
+            if unknown and unknown[0] in self.left_out:
+                what = f"agent {unknown[0]!r} was left out ({self.left_out[unknown[0]]})"
             raise UsageError(f"{what}: the cluster has {rules.listed(self.agents)}")
-        return self._with(temperature=self.temperature[names], load=self.load[names], owner=self.owner[names])
-
-    def _with(self, *, temperature: pd.DataFrame, load: pd.DataFrame, owner: pd.Series) -> "Cluster":
-        return Cluster(
-            temperature=temperature,
-            load=load,
-            outdoor=self.outdoor,
-            solar=self.solar,
-            owner=owner,
-            step=self.step,
-            timezone=self.timezone,
-            rows_dropped=self.rows_dropped,
-            notes=self.notes,
+        return replace(
+            self,
+            temperature=self.temperature[names],
+            load=self.load[names],
+            owner=self.owner[names],
+            filled=self.filled[names],
         )
 
     def __repr__(self) -> str:
@@ -133,51 +141,29 @@ class Cluster:
         )
 
 
-def assemble(
-    temperature: pd.DataFrame,
-    load: pd.DataFrame,
-    outdoor: pd.Series,
-    solar: pd.Series,
-    *,
-    owner: pd.Series,
-    timezone: str,
-    notes: Sequence[str],
-    source: str,
-    step: pd.Timedelta | None = None,
-) -> Cluster:
-    """A cluster of the rows where nothing is missing; `source` names the table in messages.
-
-    The values have passed the rules; the stamps are increasing and share one grid.
-    """
-    time = pd.DatetimeIndex(temperature.index)
-    lacking = temperature.isna() | load.isna()
-    no_weather = outdoor.isna() | solar.isna()
-    kept = ~(lacking.any(axis="columns") | no_weather).to_numpy()
-    dropped = int((~kept).sum())
-    said = list(notes)
-    if dropped:
-        worst = lacking.sum().idxmax()
-        cause = (
-            f"agent {worst!r} lacks {int(lacking[worst].sum())}" if lacking.any(axis=None) else "the weather has holes"
+def assemble(kept: Kept, *, owner: pd.Series, timezone: str, notes: Sequence[str], source: str) -> Cluster:
+    """A cluster of the homes that stay and the rows all of them have; `source` names the table in messages."""
+    if not kept.rows_kept:
+        raise DataError(
+            f"{source}: no time stamp has a reading of every agent ({kept.cause()}): leave agents or days out"
         )
-        if not kept.any():
-            raise DataError(f"{source}: no time stamp has a reading of every agent ({cause}): leave agents or days out")
-        said.append(f"{dropped} of {len(time)} time stamps dropped for all agents, a reading was missing ({cause})")
-    step = step or pd.Timedelta(clock.commonest_step(np.diff(time.asi8)), unit="ns")
-    t, h = temperature[kept], load[kept]
-    segment = clock.segments(pd.DatetimeIndex(t.index), step)
-    said += [odd.text for odd in rules.oddities(t, h, segment, step)]
-    said += [odd.text for odd in rules.weather_oddities(pd.DataFrame({"outdoor": outdoor[kept], "solar": solar[kept]}))]
+    rows, agents = kept.company.kept, kept.agents
+    t, h = kept.temperature.loc[rows, agents], kept.load.loc[rows, agents]
+    outdoor, solar = kept.outdoor[rows], kept.solar[rows]
+    segment = clock.segments(pd.DatetimeIndex(t.index), kept.step)
+    odd = [*rules.oddities(t, h, segment, kept.step), *rules.weather_oddities(pd.concat([outdoor, solar], axis=1))]
     return Cluster(
         temperature=t,
         load=h,
-        outdoor=outdoor[kept].rename("outdoor"),
-        solar=solar[kept].rename("solar"),
-        owner=owner,
-        step=step,
+        outdoor=outdoor,
+        solar=solar,
+        owner=owner[agents],
+        step=kept.step,
         timezone=timezone,
-        rows_dropped=dropped,
-        notes=tuple(said),
+        filled=kept.filled[agents],
+        left_out=kept.left_out,
+        rows_dropped=kept.rows - kept.rows_kept,
+        notes=(*notes, *kept.notes(), *(finding.text for finding in odd)),
     )
 
 
@@ -192,6 +178,8 @@ def _checked_time(index: pd.Index) -> pd.DatetimeIndex:
         raise DataError(
             f"temperature: time does not increase after {stamp(time[int(np.argmax(steps <= 0))])}: sort the rows"
         )
+    if clock.commonest_step(steps) % NS:
+        raise DataError("temperature: its step is no whole number of seconds: resample to one that is")
     off = steps % clock.commonest_step(steps) != 0
     if off.any():
         raise DataError(

@@ -45,11 +45,13 @@ def read_refit(
     start: str | pd.Timestamp | None = None,
     end: str | pd.Timestamp | None = None,
     step: str = "30min",
+    fill: str = "2h",
 ) -> Cluster:
     """Rooms of some REFIT homes, from start (included) to end (excluded), averaged to `step`.
 
     survey_xml: REFIT_BUILDING_SURVEY.xml; values_csv: REFIT_TIME_SERIES_VALUES.csv, read in pieces.
     start, end: UTC if they say no offset. step: a multiple of the meters' 30 min.
+    fill: the longest span without readings that a room fills by itself; "0h" fills nothing.
     Gas becomes heat at KWH_PER_M3 kWh per m³, boiler losses not deducted.
     """
     length = clock.duration(step)
@@ -105,6 +107,7 @@ def read_refit(
         owner=pd.Series(owner),
         timezone="Europe/London",
         notes=notes,
+        fill=fill,
     )
 
 

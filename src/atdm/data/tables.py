@@ -3,8 +3,9 @@
     zones     time, agent, indoor_temp_c [°C], load_kw [kW] [, building]       one row per agent and stamp
     weather   time, outdoor_temp_c [°C], solar_w_m2 [W/m²]
 
-Rule 1: nothing is imputed, clipped, resampled or converted; rows are sorted only when asked.
-Rule 2: what is left out (rows, columns, doubles) is said in the cluster's notes.
+Rule 1: a home's own gaps of up to 2 h are filled linearly and counted (gaps.py); nothing else is imputed, and nothing
+        clipped, resampled or converted; rows are sorted only when asked.
+Rule 2: what is filled or left out (rows, agents, columns, doubles) is said in the cluster's notes.
 Rule 3: faults are yielded, so that a strict reader raises the first and a check lists them all.
 """
 
@@ -20,6 +21,7 @@ from atdm.data import clock, columns, rules
 from atdm.data.clock import IntArray, spell, stamp
 from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
+from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
 
 StrPath = str | PathLike[str]
@@ -33,8 +35,10 @@ class Format:
     sort: bool = False
     delimiter: str = ","
     decimal: str = "."
+    fill: str = "2h"  # longest span without readings that an agent fills by itself; "0h": none
 
     def __post_init__(self) -> None:
+        clock.duration(self.fill, zero=True)
         if self.timezone is not None:
             clock.zone(self.timezone)
         if self.decimal not in (".", ",") or self.decimal == self.delimiter:
@@ -87,18 +91,20 @@ def read_cluster(
     sort: bool = False,
     delimiter: str = ",",
     decimal: str = ".",
+    fill: str = "2h",
 ) -> Cluster:
     """Read a cluster (or one agent's own file) from parquet, .csv or .csv.gz files.
 
     timezone: IANA name of the clock the season follows and of stamps written without offset; UTC if not given,
     and then every stamp must say its offset. sort: accept rows that are not in time order. delimiter, decimal: of CSV.
+    fill: the longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
     Raises DataError, in one line, for anything that cannot be used as it is.
     """
-    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     z, w = read_zones(zones, declared), read_weather(weather, declared)
     for fault in faults(z, w):
         raise DataError(fault.text)
-    return combined(z, w, declared)
+    return combined(z, w, declared, kept_of(z, w, declared))
 
 
 def read_zones(path: StrPath, declared: Format) -> Zones:
@@ -125,20 +131,31 @@ def read_weather(path: StrPath, declared: Format) -> Weather:
     return Weather(source=str(where), readings=readings, notes=(*_ignored(table, where), *notes))
 
 
-def combined(zones: Zones, weather: Weather, declared: Format) -> Cluster:
-    """The cluster of two tables that have no fault."""
-    time = zones.time
-    sky = weather.readings.loc[time]
-    return assemble(
+def kept_of(zones: Zones, weather: Weather, declared: Format) -> Kept:
+    """What a fit would keep of two tables that have no fault."""
+    time, sky = zones.time, weather.readings
+    within = sky[(sky.index >= time[0]) & (sky.index <= time[-1])]
+    step = step_of(zones)
+    if step is None:
+        raise UsageError(f"{zones.source}: no agent has two time stamps: look for faults first")
+    return keep(
         zones.wide("indoor_temp_c", time),
         zones.wide("load_kw", time),
-        sky["outdoor_temp_c"],
-        sky["solar_w_m2"] / 1000.0,  # W/m² -> kW/m²
+        within["outdoor_temp_c"],
+        within["solar_w_m2"] / 1000.0,  # W/m² -> kW/m²
+        step=step,
+        longest=clock.duration(declared.fill, zero=True),
+    )
+
+
+def combined(zones: Zones, weather: Weather, declared: Format, kept: Kept) -> Cluster:
+    """The cluster of what is kept of two tables."""
+    return assemble(
+        kept,
         owner=zones.owner,
         timezone=declared.timezone or "UTC",
         notes=(*zones.notes, *weather.notes),
         source=zones.source,
-        step=step_of(zones),
     )
 
 
@@ -244,6 +261,10 @@ def _step_faults(zones: Zones) -> Iterator[rules.Finding]:
         return
     ns = clock.commonest_step(lengths)
     step = spell(pd.Timedelta(ns, unit="ns"))
+    if ns % NS:
+        text = f"{zones.source}: has a step of {step}, no whole number of seconds: resample to one that is"
+        yield rules.Finding(named(code), "part of a second", text)
+        return
     uneven = lengths % ns != 0
     if uneven.any():
         row = int(rows[np.argmax(uneven)])

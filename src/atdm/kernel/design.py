@@ -79,12 +79,20 @@ class Design:
     phase: IntArray  # season index of each row
     counts: IntArray  # rows of each season index
     basis: FloatArray  # orthonormal basis of what span X has beyond the season, its vectors in rows
+    triangle: FloatArray  # R of their QR, columns scaled to unit norm and permuted
+    pivots: IntArray  # which column is where in R
+    norms: FloatArray  # of the columns; one where a column is zero
     lagged: IntArray  # rows − m, (M+1) × n
 
     @property
     def columns(self) -> FloatArray:
         """X, n × (3(M+1) + P)."""
         return np.hstack([self.forcing, self.phase[:, None] == np.arange(self.period)])
+
+    @property
+    def full_rank(self) -> bool:
+        """Whether the rows determine what lags of h, o and r are multiplied by."""
+        return len(self.basis) == len(self.norms)
 
     @classmethod
     def build(cls, inputs: Inputs, order: int, *, minimum_norm: bool = False) -> "Design":
@@ -100,7 +108,8 @@ class Design:
         phase = inputs.phase[rows]
         counts = np.bincount(phase, minlength=inputs.period)
         norms = np.linalg.norm(forcing, axis=0)
-        scaled = forcing / np.where(norms > 0, norms, 1.0)
+        norms[norms == 0] = 1.0
+        scaled = forcing / norms
         # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
         within = scaled - seasonal_means(scaled.T, phase, counts).T
         q, r, pivots = qr(within, mode="economic", pivoting=True, overwrite_a=True, check_finite=False)
@@ -122,6 +131,9 @@ class Design:
             phase=phase,
             counts=counts,
             basis=np.ascontiguousarray(q.T[:rank]),
+            triangle=r,
+            pivots=pivots,
+            norms=norms,
             lagged=rows - np.arange(order + 1)[:, None],
         )
 

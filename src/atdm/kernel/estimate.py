@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from atdm.kernel.descent import Columns, Descent, Status, descend, descend_nonnegative
+from atdm.kernel.descent import Columns, Descent, Status, descend, descend_nonnegative, sp1
 from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs
 from atdm.kernel.thermal import Coefficients, Metrics, coefficients, evaluate
 
@@ -47,6 +47,15 @@ def complete(
         metrics=evaluate(found, inputs, state),
         solver_residual=solver_residual,
     )
+
+
+def of_state(
+    inputs: Inputs, state: FloatArray, *, order: int, ridge: float = 0.0, minimum_norm: bool = False
+) -> Estimate:
+    """The model of a given aggregate state [°C]: SP_I once, then what follows. With fixed weights λ plays no part."""
+    design = Design.build(inputs, order, minimum_norm=minimum_norm)
+    alpha, _ = sp1(design.projected_lags(state - REFERENCE_TEMP))
+    return complete(design, inputs, alpha=alpha, state=state, ridge=ridge, iterations=1, status=Status.CONVERGED)
 
 
 def estimate(

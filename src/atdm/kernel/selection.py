@@ -1,8 +1,7 @@
 """Order, ridge and season chosen by forecasts of rows the candidate has not seen, inside the training part.
 
 From each origin the candidate is fitted on the rows before it and runs free for the horizon after it. Whoever can
-answer "fit these rows" can select: a trusted centre with all temperatures, or agents with the span of their totals
-(`in_span`).
+answer "fit these rows" can select.
 """
 
 import math
@@ -12,15 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atdm.errors import UsageError
-from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Design, FloatArray, Inputs, lagged_rows, parameter_count
-from atdm.kernel.span import Span
-from atdm.kernel.thermal import Coefficients, free_run, from_columns, regress
+from atdm.kernel.design import FloatArray, Inputs, lagged_rows, parameter_count
+from atdm.kernel.thermal import Coefficients, free_run
 
 FIRST_ORIGIN = 0.5  # share of the training rows before the first origin
-ROUNDING = 1e-9  # of R²; below that, candidates differ by arithmetic only (all ridges do, in a span of equal weights)
-TINY = float(np.finfo(float).tiny)  # a residual sum of squares that rounding took below zero
-SPAN_ITERATIONS = 8  # of a descent in the span; a fixed number, so that no rounding adds one on some machines
+ROUNDING = 1e-9  # of R²; below that, candidates differ by arithmetic only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,42 +96,12 @@ def r_squared(errors: Sequence[float]) -> float:
     return 1.0 - math.fsum(errors) / len(errors)
 
 
-def in_span(series: FloatArray, ones: FloatArray, gram: FloatArray, *, minimum_norm: bool = False) -> Solve:
-    """Fits within the span of weighted sums over these rows (N × j), weights free; the state stays centred as they are.
-
-    β, γ, θ and occ are linear in the filtered sums, so all ridges of an order, season and origin share one regression.
-    """
-    known: dict[tuple[int, int, int], tuple[Span, FloatArray]] = {}
-
-    def projected(part: Inputs, order: int) -> tuple[Span, FloatArray]:
-        design = Design.build(part, order, minimum_norm=minimum_norm)
-        span = Span.empty(design, 0.0).filled(series, ones, gram)
-        return span, regress(design, series[design.lagged].transpose(1, 0, 2).reshape(len(design.rows), -1))
-
-    def solve(part: Inputs, c: Candidate) -> Fitted:
-        key = c.order, part.period, part.train
-        if key not in known:
-            known[key] = projected(part, c.order)
-        span, on_lags = replace(known[key][0], ridge=c.ridge), known[key][1]
-        found = span.descend(-math.inf, most=SPAN_ITERATIONS)
-        weights, lags = found.weights, lag_filter(found.alpha)
-        return Fitted(
-            coefficients=from_columns(found.alpha, on_lags @ np.outer(lags, weights).ravel()),
-            state=span.state(weights),
-            rss=max(found.objectives[-1] - c.ridge * float(weights @ gram @ weights), TINY),
-            ridge=c.ridge,
-        )
-
-    return solve
-
-
-def choose(scores: Sequence[Score], at_hand: float | None = None) -> tuple[Score, Score]:
+def choose(scores: Sequence[Score]) -> tuple[Score, Score]:
     """The chosen score and the best one.
 
     Chosen is the simplest candidate that is not worse than the best by more than one standard error of their paired
     difference over the origins (Breiman et al. 1984): a dozen origins cannot tell more, and a simpler model strays
     less far from what it was trained on. Simple means: low order, short season, then large ridge.
-    at_hand: a ridge whose fit is under way; of close ridges that one is taken, because another costs totals.
     """
     best = max(scores, key=lambda s: s.r2)
 
@@ -149,11 +114,7 @@ def choose(scores: Sequence[Score], at_hand: float | None = None) -> tuple[Score
         return mean <= math.sqrt(variance / n) + ROUNDING
 
     near = [s for s in scores if s is best or (best.origins > 1 and close(s))]
-
-    def simple(s: Score) -> tuple[int, int, bool, float]:
-        return s.candidate.order, s.period, s.candidate.ridge != at_hand, -s.candidate.ridge
-
-    return min(near, key=simple), best
+    return min(near, key=lambda s: (s.candidate.order, s.period, -s.candidate.ridge)), best
 
 
 def bic(rss: float, rows: int, order: int, period: int) -> float:

@@ -1,9 +1,9 @@
-"""The descent inside the span of a few weighted sums of agents (DESIGN of `blind`, docs/spec.md §5).
+"""The descent inside the span of a few weighted sums of agents (docs/spec.md §5).
 
-With Q (K × j) a basis of weights and V = YQ the sums it gives, weights ξ = Qc turn Eq. (3) into a problem of j
-unknowns: s = Vc, ‖ξ‖² = cᵀ(QᵀQ)c, Σξ = (Qᵀ1)ᵀc = 1. Whoever knows V, QᵀQ and Qᵀ1 can run the whole descent
-without asking anybody. Only inner products of the projected lags enter it, so that a new sum costs one row of
-products and an iteration a few operations on j × j matrices.
+With Q (K × j) the weights of j sums and V = YQ the sums, weights ξ = Qc turn Eq. (3) into a problem of j unknowns:
+s = Vc, ‖ξ‖² = cᵀ(QᵀQ)c, Σξ = (Qᵀ1)ᵀc = 1. Whoever knows V, QᵀQ and Qᵀ1 can run the whole descent without asking
+anybody. Only inner products of the projected lags enter it, so that a new sum costs one row of products and an
+iteration a few operations on j × j matrices. Nothing is orthogonalised: QᵀQ takes care of that.
 """
 
 from dataclasses import dataclass, replace
@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from atdm.kernel.descent import Descent, descend, lag_filter
+from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
 from atdm.kernel.design import Design, FloatArray
+
+SETTLED = 1e-10  # change of the weights, relative to the largest, at which a ladder stands still
 
 
 def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
@@ -24,57 +26,40 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
     return answer
 
 
-def squares_of(vector: FloatArray) -> FloatArray:
-    """All products of two entries, row by row."""
-    return (vector[:, None] * vector).ravel()
+def squares_of(vectors: FloatArray) -> FloatArray:
+    """All products of two entries of a vector, row by row; of each vector where there are several."""
+    return (vectors[..., :, None] * vectors[..., None, :]).reshape(*vectors.shape[:-1], -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Subproblems (kernel/descent.py) in the coordinates c of a basis of weighted sums."""
+    """Subproblems (kernel/descent.py) in the coordinates c of a few weighted sums."""
 
     design: Design
     ridge: float
-    sums: tuple[FloatArray, ...]  # columns of V, over the whole window             [°C, centred]
-    projected: FloatArray  # (I − Π) of the lags of each sum, (M+1) × n, and room for more sums
-    taken: list[int]  # how many sums are in there: a span that is not the longest of them copies them to go on
+    sums: FloatArray  # Vᵀ: j sums over the whole window                            [°C, centred]
+    projected: FloatArray  # (I − Π) of the lags of each sum, j × (M+1) × n
     products: FloatArray  # inner products of `projected`, j² × (M+1)²
     ones: FloatArray  # Qᵀ1
-    gram: FloatArray  # QᵀQ, the identity up to the rounding of the sums
+    gram: FloatArray  # QᵀQ
 
     @classmethod
     def empty(cls, design: Design, ridge: float) -> "Span":
         m1, n = design.order + 1, len(design.rows)
         return cls(
-            design=design,
-            ridge=ridge,
-            sums=(),
-            projected=np.empty((0, m1, n)),
-            taken=[0],
-            products=np.empty((0, m1 * m1)),
-            ones=np.empty(0),
-            gram=np.empty((0, 0)),
-        )
+            design=design, ridge=ridge, sums=np.empty((0, 0)), projected=np.empty((0, m1, n)),
+            products=np.empty((0, m1 * m1)), ones=np.empty(0), gram=np.empty((0, 0)),
+        )  # fmt: skip
 
     def __len__(self) -> int:
-        return len(self.sums)
-
-    @property
-    def series(self) -> FloatArray:
-        """V: N × j."""
-        return np.array(self.sums).T
+        return len(self.ones)
 
     def add(self, total: FloatArray, one: float, row: FloatArray) -> "Span":
-        """The basis with one more direction q: its sum Σ q_i x_i, Σ q_i, and (Qᵀq, qᵀq)."""
+        """With one more sum Σ p_i x_i: also Σ p_i, and (Qᵀp, pᵀp)."""
         j, m1 = len(self), self.design.order + 1
-        projected, taken = self.projected, self.taken
-        if taken != [j] or len(projected) == j:
-            more = np.empty((j + 4, *projected.shape[1:]))
-            projected, taken = np.concatenate([projected[:j], more]), [j]
-        projected[j] = new = self.design.projected_lags(total)
-        taken[0] += 1
-        lags = projected[: j + 1].reshape(-1, new.shape[1])
-        cross = (lags @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
+        new = self.design.projected_lags(total)
+        projected = np.concatenate([self.projected, new[None]])
+        cross = (projected.reshape(-1, new.shape[1]) @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
         products = np.empty((j + 1, j + 1, m1 * m1))
         products[:j, :j] = self.products.reshape(j, j, m1 * m1)
         products[:, j] = cross.reshape(j + 1, -1)
@@ -82,28 +67,12 @@ class Span:
         gram = np.empty((j + 1, j + 1))
         gram[:j, :j] = self.gram
         gram[:, j] = gram[j, :] = row
-        return Span(
-            design=self.design,
-            ridge=self.ridge,
-            sums=(*self.sums, total),
-            projected=projected,
-            taken=taken,
-            products=products.reshape(-1, m1 * m1),
-            ones=np.append(self.ones, one),
-            gram=gram,
-        )
-
-    def filled(self, series: FloatArray, ones: FloatArray, gram: FloatArray) -> "Span":
-        """This design over a whole basis at once: the same sums serve any design of their window."""
-        j, m1, n = len(ones), self.design.order + 1, len(self.design.rows)
-        flat = self.design.residual(series[self.design.lagged].transpose(2, 0, 1).reshape(j * m1, n))
         return replace(
             self,
-            sums=tuple(np.ascontiguousarray(series.T)),
-            projected=flat.reshape(j, m1, n),
-            taken=[j],
-            products=(flat @ flat.T).reshape(j, m1, j, m1).transpose(0, 2, 1, 3).reshape(j * j, m1 * m1),
-            ones=ones,
+            sums=np.vstack([self.sums, total]) if j else total[None],
+            projected=projected,
+            products=products.reshape(-1, m1 * m1),
+            ones=np.append(self.ones, one),
             gram=gram,
         )
 
@@ -116,40 +85,45 @@ class Span:
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
         """Also the multiplier ν of Σξ = 1: QᵀGQc = ν Qᵀ1 makes it equal to f2 = cᵀQᵀGQc."""
-        matrix = self.filtered_products(alpha) + self.ridge * self.gram  # QᵀGQ
+        products: FloatArray = self.products @ squares_of(lag_filter(alpha))  # (ZQ)ᵀ(ZQ)
+        matrix = products.reshape(len(self), len(self)) + self.ridge * self.gram  # QᵀGQ
         x = solve_positive(matrix, self.ones)
         c = x / (self.ones @ x)
         return c, float(c @ matrix @ c)
 
-    def weights_at(self, alpha: FloatArray, ridges: FloatArray) -> FloatArray:
-        """The weights that SP_II gives at other ridges, one row each."""
-        matrices = self.filtered_products(alpha) + ridges[:, None, None] * self.gram
-        x = np.linalg.solve(matrices, np.broadcast_to(self.ones[:, None], (len(ridges), len(self), 1)))[:, :, 0]
-        answer: FloatArray = x / (x @ self.ones)[:, None]
-        return answer
-
-    def filtered_products(self, alpha: FloatArray) -> FloatArray:
-        """(ZQ)ᵀ(ZQ)."""
-        products: FloatArray = self.products @ squares_of(lag_filter(alpha))
-        return products.reshape(len(self), len(self))
-
-    def descend(self, tolerance: float, start: FloatArray | None = None, most: int | None = None) -> Descent:
-        """From equal weights, which are the first direction of the basis, or from an earlier answer in fewer sums."""
+    def descend(self, tolerance: float) -> Descent:
+        """From equal weights, which are the first sum."""
         first = np.zeros(len(self))
-        if start is None:
-            first[0] = 1.0 / self.ones[0]
-        else:
-            first[: len(start)] = start
-        return descend(self, first, tolerance, most)
+        first[0] = 1.0 / self.ones[0]
+        return descend(self, first, tolerance)
+
+    def ladder(self, ridges: FloatArray, start: FloatArray) -> FloatArray:
+        """The weights at which the descent ends for each of several ridges, one row each, all at once from `start`."""
+        j, m1, count = len(self), self.design.order + 1, len(ridges)
+        penalty = ridges[:, None, None] * self.gram
+        ones = np.broadcast_to(self.ones[:, None], (count, j, 1))
+        a = np.ones((count, m1))
+        c = np.broadcast_to(start, (count, j))
+        for _ in range(MAX_ITERATIONS):
+            g = (squares_of(c) @ self.products).reshape(count, m1, m1)
+            a[:, 1:] = -np.linalg.solve(g[:, 1:, 1:], g[:, 1:, :1])[:, :, 0]  # SP_I
+            z = (squares_of(a) @ self.products.T).reshape(count, j, j)
+            x = np.linalg.solve(z + penalty, ones)[:, :, 0]  # SP_II
+            before, c = c, x / (x @ self.ones)[:, None]
+            if np.abs(c - before).max() <= SETTLED * np.abs(c).max():
+                break
+        return c
 
     def residual_series(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
         """Zξ, the residual of Eq. (2) over the training rows.  [°C]"""
         each = c[:, None] * lag_filter(alpha)  # of every lag of every sum
-        lags = self.projected[: len(self)].reshape(each.size, -1)
-        answer: FloatArray = each.ravel() @ lags
+        answer: FloatArray = each.ravel() @ self.projected.reshape(each.size, -1)
         return answer
 
     def state(self, c: FloatArray) -> FloatArray:
-        """s = Vc over the whole window.  [°C, centred]"""
-        answer: FloatArray = self.series @ c
+        """s = Vc over the whole window, the same bits on every machine: only products and sums of two numbers, in one
+        order, and no library that may choose another.  [°C, centred]"""
+        answer: FloatArray = c[0] * self.sums[0]
+        for weight, series in zip(c[1:], self.sums[1:], strict=True):
+            answer = answer + weight * series
         return answer

@@ -1,13 +1,15 @@
 """The aggregate thermal dynamic model, Eq. (2): coefficients, prediction and metrics."""
 
+import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
+from scipy.linalg.blas import dtbsv
+from scipy.linalg.lapack import dtrtrs
 
-from atdm.kernel.design import Design, FloatArray, Inputs, forcing_columns, lagged_rows
+from atdm.kernel.descent import lag_filter
+from atdm.kernel.design import Design, FloatArray, Inputs, IntArray, lagged_rows, seasonal_means
 
-Kind = Literal["one_step", "free_run"]
 Metrics = dict[str, dict[str, dict[str, float]]]  # train|test → one_step|free_run → rmse|mape|r2
 
 
@@ -32,40 +34,46 @@ class Coefficients:
     def period(self) -> int:
         return len(self.occupancy)
 
-    def forcing(self, inputs: Inputs, rows: np.typing.NDArray[np.int64]) -> FloatArray:
+    def forcing(self, inputs: Inputs, rows: IntArray) -> FloatArray:
         """Everything in Eq. (2) but the lags of s, at the given rows.  [°C]"""
-        columns = forcing_columns(inputs, rows, self.order)
-        answer: FloatArray = columns @ np.concatenate([self.beta, self.gamma, self.theta])
-        return answer + self.occupancy[inputs.phase[rows]]
+        if not len(rows):
+            return np.empty(0)
+        gains = ((inputs.load, self.beta), (inputs.outdoor, self.gamma), (inputs.solar, self.theta))
+        everywhere = sum(np.convolve(values, gain)[: len(inputs)] for values, gain in gains)  # Σ gain_m values_{t−m}
+        answer: FloatArray = everywhere[rows] + self.occupancy[inputs.phase[rows]]
+        return answer
 
 
 def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArray) -> tuple[Coefficients, float]:
     """β, γ, θ, occ for a given α and s: least squares of s_t − Σ α_m s_{t−m} on X. Also the residual sum of squares."""
-    m1 = design.order + 1
-    filtered = state[design.rows] - sum(alpha[m - 1] * state[design.rows - m] for m in range(1, m1))
-    solution = regress(design, filtered)
-    rss = float(((filtered - design.columns @ solution) ** 2).sum())
-    found = from_columns(alpha, solution)
-    if found.period != period:
-        raise ValueError(f"design has {found.period} season columns, expected {period}")
-    return found, rss
+    filtered: FloatArray = lag_filter(alpha) @ state[design.lagged]
+    gains, season = regress(design, filtered)
+    if len(season) != period:
+        raise ValueError(f"design has {len(season)} season columns, expected {period}")
+    beta, gamma, theta = gains.reshape(3, design.order + 1)
+    left = filtered - design.forcing @ gains - season[design.phase]
+    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=season), float(left @ left)
 
 
-def regress(design: Design, values: FloatArray) -> FloatArray:
-    """Least squares of a vector, or of the columns of a matrix, on X."""
-    # Columns are scaled to unit norm so that the solver's rank decision does not depend on their units.
-    columns = design.columns
-    norms = np.linalg.norm(columns, axis=0)
+def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Least squares of a vector on X: what lags of h, o, r are multiplied by, and the season."""
+    if not design.full_rank:
+        return _minimum_norm(design, values)
+    within = values - seasonal_means(values[None], design.phase, design.counts)[0]
+    scaled, _ = dtrtrs(design.triangle, design.basis @ within)
+    gains = np.empty_like(scaled)
+    gains[design.pivots] = scaled
+    gains /= design.norms
+    sums = np.bincount(design.phase, values - design.forcing @ gains, design.period)
+    return gains, sums / np.maximum(design.counts, 1)
+
+
+def _minimum_norm(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where the rows leave a choice: the smallest solution, columns scaled to unit norm so that units do not matter."""
+    norms = np.linalg.norm(design.columns, axis=0)
     norms[norms == 0] = 1.0
-    answer: FloatArray = (np.linalg.lstsq(columns / norms, values, rcond=1e-12)[0].T / norms).T
-    return answer
-
-
-def from_columns(alpha: FloatArray, solution: FloatArray) -> Coefficients:
-    """α, and what the columns of X are multiplied by."""
-    m1 = len(alpha) + 1
-    beta, gamma, theta = solution[: 3 * m1].reshape(3, m1)
-    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=solution[3 * m1 :])
+    solution: FloatArray = np.linalg.lstsq(design.columns / norms, values, rcond=1e-12)[0] / norms
+    return solution[: len(design.norms)], solution[len(design.norms) :]
 
 
 def one_step(
@@ -73,41 +81,55 @@ def one_step(
 ) -> tuple[FloatArray, FloatArray]:
     """Predictions one sample ahead at the rows of [start, stop) that have M predecessors there, and the truth."""
     rows = lagged_rows(inputs.segment, c.order, start, stop)
-    predicted = c.forcing(inputs, rows)
-    for m in range(1, c.order + 1):
-        predicted = predicted + c.alpha[m - 1] * state[rows - m]
-    return predicted, state[rows]
+    return _one_step(c, c.forcing(inputs, rows), state, rows), state[rows]
 
 
 def free_run(c: Coefficients, inputs: Inputs, state: FloatArray, start: int, stop: int) -> FloatArray:
     """Trajectory over [start, stop): the first M values of every segment are given, the rest is the model alone."""
     rows = lagged_rows(inputs.segment, c.order, start, stop)
-    run = state[start:stop].copy()
-    for t, u in zip((rows - start).tolist(), c.forcing(inputs, rows).tolist(), strict=True):
-        run[t] = u + sum(a * run[t - m] for m, a in enumerate(c.alpha.tolist(), 1))
-    return run
+    return _free_run(c, c.forcing(inputs, rows), state[start:stop], rows - start)
+
+
+def _one_step(c: Coefficients, forcing: FloatArray, state: FloatArray, rows: IntArray) -> FloatArray:
+    predicted = forcing
+    for m, a in enumerate(c.alpha, 1):
+        predicted = predicted + a * state[rows - m]
+    return predicted
+
+
+def _free_run(c: Coefficients, forcing: FloatArray, given: FloatArray, rows: IntArray) -> FloatArray:
+    """s_t − Σ α_m s_{t−m} = forcing_t at `rows`, s_t as given at the others: one triangle with M diagonals."""
+    run = given.copy()
+    run[rows] = forcing
+    band = np.zeros((c.order + 1, len(run)), order="F")  # its m-th row: the m-th diagonal below the main one
+    for m, a in enumerate(c.alpha, 1):
+        band[m, rows - m] = -a
+    answer: FloatArray = dtbsv(c.order, band, run, lower=1, diag=1, overwrite_x=1) if len(run) else run
+    return answer
 
 
 def accuracy(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
     """RMSE [K], MAPE [%] and R² [-], as in the paper's Table II."""
-    error = predicted - actual
-    spread = float(((actual - actual.mean()) ** 2).sum()) if len(actual) else 0.0
-    if len(actual) == 0:
+    if not len(actual):
         return {"rmse": float("nan"), "mape": float("nan"), "r2": float("nan")}
+    error, around = predicted - actual, actual - actual.mean()
+    squares, spread = float(error @ error), float(around @ around)
     return {
-        "rmse": float(np.sqrt((error**2).mean())),
+        "rmse": math.sqrt(squares / len(actual)),
         "mape": float(100 * np.abs(error / actual).mean()),
-        "r2": 1.0 - float((error**2).sum()) / spread if spread > 0 else float("nan"),
+        "r2": 1.0 - squares / spread if spread > 0 else float("nan"),
     }
 
 
 def evaluate(c: Coefficients, inputs: Inputs, state: FloatArray) -> Metrics:
     """Train and test accuracy, one step ahead and in free run; the free run counts all rows of its part."""
-    parts = {"train": (0, inputs.train), "test": (inputs.train, len(inputs))}
-    return {
-        part: {
-            "one_step": accuracy(*one_step(c, inputs, state, start, stop)),
-            "free_run": accuracy(free_run(c, inputs, state, start, stop), state[start:stop]),
+    metrics: Metrics = {}
+    for part, start, stop in (("train", 0, inputs.train), ("test", inputs.train, len(inputs))):
+        rows = lagged_rows(inputs.segment, c.order, start, stop)
+        forcing = c.forcing(inputs, rows)
+        run = _free_run(c, forcing, state[start:stop], rows - start)
+        metrics[part] = {
+            "one_step": accuracy(_one_step(c, forcing, state, rows), state[rows]),
+            "free_run": accuracy(run, state[start:stop]),
         }
-        for part, (start, stop) in parts.items()
-    }
+    return metrics

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
+import numpy as np
+
 from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.blind import BlindPart
-from atdm.protocol.choice import Scores
+from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.collect import CollectPart
+from atdm.protocol.company import Verdict, check_company, judge, plan_days
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -28,6 +31,7 @@ from atdm.protocol.messages import (
     Message,
     Receipts,
     Refuse,
+    Seal,
     Secret,
     ToAgent,
     Total,
@@ -36,14 +40,13 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.moments import MomentsPart
-from atdm.protocol.observe import ObservePart
 from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import Host, Own, Part
-from atdm.protocol.plan import ObservePlan, Plan
+from atdm.protocol.plan import AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
-from atdm.protocol.roster import Member, Roster, check_roster
+from atdm.protocol.roster import Roster, check_roster, owners_of
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready, run_roster
+from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready
 from atdm.protocol.store import (
     Entry,
     Memory,
@@ -58,7 +61,7 @@ from atdm.protocol.store import (
 
 ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
 PARTS: dict[str, type[Part]] = {
-    "blind": BlindPart, "moments": MomentsPart, "paper": PaperPart, "observe": ObservePart,
+    "blind": BlindPart, "moments": MomentsPart, "paper": PaperPart, "collect": CollectPart,
 }  # fmt: skip
 
 
@@ -90,14 +93,17 @@ class Agent:
         host: Host | None = None,
         keep: bool = False,
         renew: Callable[[], Readings] | None = None,
+        renew_roster: Callable[[], Roster] | None = None,
     ) -> None:
-        """renew: the readings as they are now, for plans that reach beyond those known."""
+        """renew: the readings as they are now, for plans that reach beyond those known; renew_roster: the roster as it
+        is now, for announcements of another one."""
         check_roster(roster, authority)
         self.name = roster.members[roster.index(identity.public)].name
         self.own = Own(
             readings=readings,
             weather=weather,
             rules=rules,
+            identity=identity,
             secret=secret,
             memory=Memory(quantum=sensor_quantum(readings.temperature)),
             notebook=Notebook("agents", keep),
@@ -105,15 +111,15 @@ class Agent:
         )
         self.state = State.WAITING
         self.part: Part | None = None
-        self.weight = float("nan")  # ξ_i of the last finished run,
-        self.scores: Scores = ()  # and how its candidates did
+        self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
         self._seed = b""
-        self._store, self._renew = store, renew
+        self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
         if store is not None:
             self._resume(*store.read())
+        self._take_roster(roster)
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -143,12 +149,13 @@ class Agent:
 
     def _save(self, state: State, data: bytes, replies: list[bytes]) -> None:
         """Write down an accepted message: between runs as a snapshot, within a run as an entry."""
-        bookings = self.own.exposure.booked()
+        bookings = self.own.memory.account.booked()
         if self._store is None:
             return
         joined = state is State.JOINED
-        if joined:  # whatever came before this run is over
+        if joined:  # whatever came before this run is over, and which days this agent is in on is judged
             self._store.replace(self._snapshot(*self._last))
+            bookings = ()
         if state in (State.JOINED, State.RUNNING):
             seed = self._seed if joined else b""
             entry = Entry(message=data, answer=answer_hash(replies), seed=seed, bookings=bookings)
@@ -174,7 +181,7 @@ class Agent:
         if entries and not self._play(entries):
             memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
             for entry in entries:
-                memory.exposure.apply(entry.bookings)
+                memory.account.apply(entry.bookings)
             self.own = replace(self.own, memory=memory)
             self.state, self.part = State.LOST, None
 
@@ -185,7 +192,7 @@ class Agent:
             for entry in entries:
                 self._random_bytes = lambda _, seed=entry.seed: seed  # type: ignore[misc]
                 replies = self._answer(entry.message)
-                if answer_hash(replies) != entry.answer or self.own.exposure.booked() != entry.bookings:
+                if answer_hash(replies) != entry.answer or self.own.memory.account.booked() != entry.bookings:
                     return False
                 self._last = (entry.message, replies)
         except (PeerError, ValueError):
@@ -198,62 +205,90 @@ class Agent:
         """Bytes of the largest message that can come next."""
         if self.state is State.LOST:
             return ANY_MESSAGE
-        announcement = 8 * len(self.roster)  # its list of cohorts
         if self.part is not None:
-            return max(announcement, self.part.largest())
-        return 128 * len(self.roster) if self.state is State.JOINED else announcement
+            return self.part.largest()
+        if self.state is State.JOINED and self._announce is not None:
+            days = len(plan_days(self._announce.plan))
+            return (129 + days // 8) * len(self.roster) + days
+        return 0
 
     def _join(self, message: ToAgent) -> list[Message]:
-        """(waiting, Announce): accept or refuse the plan."""
+        """(waiting, Announce): say on which days this agent is in."""
         announce = expect(message, Announce)
         under_way = self._announce if self.state in (State.JOINED, State.RUNNING) else None
         if under_way is not None and announce.attempt <= under_way.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
+        self._find_roster(announce.roster)
         self._leave(State.WAITING)  # a run of which no end was heard is over when another begins
-        members = self.roster.restrict(frozenset(announce.cohorts)).members
-        reason = self._reason_to_refuse(announce, members)
-        if reason is not None:
-            return [self._refuse(reason)]
-        self._announce, self._members = announce, members
-        self._read_on(announce.plan)
+        verdict = self._verdict(announce.plan)
+        self._announce = announce
         self._seed = self._random_bytes(32)
-        ready, self._exchange = make_ready(self._identity, announce, self._seed)
+        ready, self._exchange = make_ready(self._identity, announce, self._seed, verdict)
         self.state = State.JOINED
         return [ready]
 
-    def _read_on(self, plan: Plan | ObservePlan) -> None:
+    def _find_roster(self, wanted: bytes) -> None:
+        """An announcement for another roster than this agent knows: look whether there is a newer one."""
+        if wanted != self.roster.hash() and self._renew_roster is not None:
+            self._take_roster(self._renew_roster())
+        if wanted != self.roster.hash():
+            raise PeerError("the run is for another roster than this agent's: renew the roster on both sides; ignored")
+
+    def _take_roster(self, roster: Roster) -> None:
+        """Never an older one: answers could be dropped until a company is small."""
+        check_roster(roster, self._authority)
+        roster.index(self._identity.public)
+        if roster.serial < self.own.memory.serial:
+            raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
+        self.roster, self.own.memory.serial = roster, roster.serial
+
+    def _verdict(self, plan: AnyPlan) -> Verdict:
+        """In or out, day by day; out everywhere where this agent's rules refuse the plan."""
+        reason = self._reason_to_stay_out(plan)
+        if reason is not None:
+            return Verdict(np.zeros(len(plan_days(plan)), dtype=bool), reason)
+        self._read_on(plan)
+        if isinstance(plan, Plan) and plan.protocol != "blind":
+            return Verdict(np.ones(len(plan_days(plan)), dtype=bool), "")
+        totals = plan.totals_for(self.roster.owners()) if isinstance(plan, Plan) else 0
+        fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""
+        return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit)
+
+    def _reason_to_stay_out(self, plan: AnyPlan) -> str | None:
+        rules, memory = self.own.rules, self.own.memory
+        if isinstance(plan, Collect):
+            return rules.refuses_collecting(plan, memory.fits.get(plan.fit))
+        if (reason := rules.refuses(plan)) is not None:
+            return reason
+        rows = window(plan)
+        if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):
+            return "the plan's weather is not this agent's: use the file signed by the enrolment authority"
+        return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
+
+    def _read_on(self, plan: AnyPlan) -> None:
         """Read on where a plan asks for later rows than this agent has. Within a run its readings stay as they are."""
         known = self.own.readings.time
         if self._renew is not None and (len(known) == 0 or window(plan)[-1] > known[-1]):
             self.own = replace(self.own, readings=self._renew())
 
-    def _reason_to_refuse(self, announce: Announce, members: tuple[Member, ...]) -> str | None:
-        if announce.roster != self.roster.hash():
-            return "the run is for another roster than this agent's: renew the roster on both sides"
-        if not self.roster.has_cohorts(announce.cohorts):
-            return "the announced cohorts are not cohorts of the roster, each once, in order"
-        if all(member.identity != self._identity.public for member in members):
-            return "this agent's cohort is not part of the announced run"
-        if isinstance(announce.plan, ObservePlan):
-            fit = self.own.memory.fits.get(announce.plan.fit)
-            same = fit is not None and fit.roster == run_roster(announce, members)
-            return self.own.rules.reason_not_to_observe(
-                announce.plan, fit if same else None, self.own.exposure.released, len(members)
-            )
-        if announce.plan.weather != self.own.weather.hash():
-            return "the plan's weather is not this agent's: use the file signed by the enrolment authority"
-        return self.own.rules.reason_to_refuse(announce.plan, len(members))
-
     def _agree(self, message: ToAgent) -> list[Message]:
-        """(joined, Keys): check everybody's keys, make the masks, begin the protocol."""
+        """(joined, Keys): check the company and everybody's keys, make the masks, begin the protocol."""
         try:
             if self._announce is None:
                 raise PeerError("no run was announced: ignored")
-            run = agree(self._announce, self._members, expect(message, Keys))
+            run = agree(self._announce, self.roster, expect(message, Keys))
+            if all(member.identity != self._identity.public for member in run.members):
+                raise RunAborted("this agent is not in the company")
             session = Session(run, run.index(self._identity.public), self._exchange, self._seed)
         except PeerError as error:
             raise RunAborted(str(error)) from None
-        self.part = PARTS[run.announced.protocol](session, self.own)
+        plan, memory = run.announced, self.own.memory
+        check_company(run.members, self.roster, run.days, run.company, memory.account, self.own.rules, plan)
+        if isinstance(plan, Collect) and plan.fit and memory.fits[plan.fit].company != run.company:
+            raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
+        if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(owners_of(run.members)) < 2:
+            raise RunAborted("the company is too small for two totals: collect with equal weights")
+        self.part = PARTS[plan.protocol](session, self.own)
         self.state = State.RUNNING
         return self.part.begin()
 
@@ -263,7 +298,7 @@ class Agent:
             raise PeerError("message of another run: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
-            self.weight, self.scores = self.part.weight, self.part.scores
+            self.weight = self.part.weight
             self._leave(State.DONE)
         return replies
 
@@ -301,6 +336,7 @@ class Agent:
         (State.JOINED, Keys): _agree,
         (State.JOINED, Abort): _stop,
         (State.RUNNING, Secret): _run,
+        (State.RUNNING, Seal): _run,
         (State.RUNNING, Total): _run,
         (State.RUNNING, Ask): _run,
         (State.RUNNING, Receipts): _run,
@@ -308,6 +344,7 @@ class Agent:
         (State.RUNNING, Abort): _stop,
         (State.LOST, Keys): _say_lost,
         (State.LOST, Secret): _say_lost,
+        (State.LOST, Seal): _say_lost,
         (State.LOST, Total): _say_lost,
         (State.LOST, Ask): _say_lost,
         (State.LOST, Receipts): _say_lost,

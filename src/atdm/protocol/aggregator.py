@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from atdm.crypto.keys import digest
 from atdm.errors import PeerError, RunAborted, UsageError
+from atdm.protocol.blind.desk import BlindDesk
+from atdm.protocol.collect import CollectDesk
+from atdm.protocol.company import bits, flags
 from atdm.protocol.desk import Desk, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -17,10 +20,11 @@ from atdm.protocol.messages import (
     Announce,
     Answer,
     Consent,
-    Keys,
     Masked,
     Ready,
     Refuse,
+    Release,
+    Seal,
     Secrets,
     ToAggregator,
     decode_to_aggregator,
@@ -29,70 +33,91 @@ from atdm.protocol.messages import (
     one_line,
 )  # fmt: skip
 from atdm.protocol.moments import MomentsDesk
-from atdm.protocol.observe import ObserveDesk
 from atdm.protocol.paper import PaperDesk
-from atdm.protocol.plan import AnyPlan
+from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
+from atdm.protocol.policy import Choose, choose
 from atdm.protocol.readings import Weather
-from atdm.protocol.relay import BlindDesk
-from atdm.protocol.roster import Roster
-from atdm.protocol.session import Run, agree, announce_hash, check_ready
+from atdm.protocol.roster import Members, Roster
+from atdm.protocol.session import Run, agree, announce_hash, check_ready, make_keys
 
 DESKS: dict[str, type[Desk]] = {
-    "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "observe": ObserveDesk,
+    "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "collect": CollectDesk,
 }  # fmt: skip
 
 
 class State(StrEnum):
-    GATHERING = "gathering"  # waiting for every agent's keys
+    GATHERING = "gathering"  # waiting for agents' answers to the announcement
     RUNNING = "running"  # the protocol's desk decides
     DONE = "done"
     ABORTED = "aborted"
 
 
 class Aggregator:
-    """One run for one plan and one set of cohorts."""
+    """One run for one plan. Who is in it is known once the answers are in (`close`)."""
 
     def __init__(
         self,
         *,
         plan: AnyPlan,
         roster: Roster,
-        cohorts: set[int],
         weather: Weather,
         attempt: int = 0,
         keep: bool = False,
+        choose: Choose = choose,
+        least: int = LEAST_AGENTS,
     ) -> None:
+        """choose: the policy that makes a company of the answers; least: owners below which no run is tried."""
         if plan.protocol not in DESKS:
             raise UsageError(f"protocol {plan.protocol}: agents do not offer it; choose blind, moments or paper")
-        self.members = roster.restrict(frozenset(cohorts)).members
+        if plan.protocol == "blind" and plan.weights == "equal":
+            raise UsageError("equal weights are collected: announce the rows to collect, then fit what they give")
+        self.roster = roster
         self.notebook = Notebook("aggregator", keep)
         self.state = State.GATHERING
         self.reasons: list[str] = []
         self.run: Run | None = None
         self.desk: Desk | None = None
-        self._announce = Announce(plan=plan, roster=roster.hash(), cohorts=tuple(sorted(cohorts)), attempt=attempt)
-        self._weather = weather
-        self._ready: dict[int, Ready] = {}
+        self.answers: dict[int, Ready] = {}  # by place in the roster
+        self.refusals: dict[int, str] = {}  # of those that could not answer
+        self._announce = Announce(plan=plan, roster=roster.hash(), attempt=attempt)
+        self._weather, self._choose, self._least = weather, choose, least
+        self._place: dict[int, int] = {}  # in the roster → in the company
         self._seen: dict[int, bytes] = {}  # hash of the last message of each agent
 
     def __repr__(self) -> str:
-        return f"Aggregator({len(self.members)} agents, {self.state})"
+        return f"Aggregator({len(self.roster)} agents enrolled, {self.state})"
+
+    @property
+    def members(self) -> Members:
+        """The company, once it is chosen; until then everybody who is asked."""
+        return self.roster.members if self.run is None else self.run.members
+
+    def out(self) -> dict[str, str]:
+        """Who is not in the company, and why, in the agents' own fixed words."""
+        inside = {member.name for member in self.members} if self.run is not None else set()
+        return {
+            member.name: (one_line(self.answers[i].reason) or "left out") if i in self.answers
+            else self.refusals.get(i, "no answer")
+            for i, member in enumerate(self.roster.members)
+            if member.name not in inside
+        }
 
     def start(self) -> list[Outgoing]:
         return [Outgoing(None, encode(self._announce))]
 
     def receive(self, sender: int, data: bytes) -> list[Outgoing]:
-        """One message from the agent at this place of the roster."""
-        if not 0 <= sender < len(self.members):
+        """One message from the agent at this place of the roster; what goes out is addressed by those places."""
+        if not 0 <= sender < len(self.roster):
             raise PeerError("message from somebody who is not in the roster: ignored")
         seen = digest("message", data)
         if self._seen.get(sender) == seen:
             return []  # sent again, byte for byte
-        limit = self.desk.largest() if self.desk is not None else 0
+        limit = self.desk.largest() if self.desk is not None else day_count(self._announce.plan)
         message = decode_to_aggregator(data, limit)
         handler = self.TRANSITIONS.get((self.state, type(message)))
         if handler is None:
-            raise PeerError(f"{type(message).__name__} of {self.members[sender].name} while {self.state}: ignored")
+            name = self.roster.members[sender].name
+            raise PeerError(f"{type(message).__name__} of {name} while {self.state}: ignored")
         try:
             out = handler(self, sender, message)
         except RunAborted as error:
@@ -100,55 +125,101 @@ class Aggregator:
         self._seen[sender] = seen
         return out
 
+    def _addressed(self, out: list[Outgoing]) -> list[Outgoing]:
+        """A desk speaks of places in the company; the transport knows those of the roster."""
+        places = sorted(self._place)
+        addressed = []
+        for to, data in out:
+            if to is not None:
+                addressed.append(Outgoing(places[to], data))
+            elif len(places) == len(self.roster):
+                addressed.append(Outgoing(None, data))
+            else:
+                addressed += [Outgoing(place, data) for place in places]
+        return addressed
+
     def abort(self, reason: str) -> list[Outgoing]:
         """End the run without a result and tell everybody."""
         self.state = State.ABORTED
         self.reasons.append(reason)
         run = self.run.id if self.run else announce_hash(self._announce)
-        return [Outgoing(None, encode(Abort(run=run, reason=reason)))]
+        message = [Outgoing(None, encode(Abort(run=run, reason=reason)))]
+        return self._addressed(message) if self._place else message
 
     def _gather(self, sender: int, message: ToAggregator) -> list[Outgoing]:
-        """(gathering, Ready): when all keys are here, everybody gets all of them."""
+        """(gathering, Ready): one more answer; when all are here, the company is chosen."""
         ready = expect(message, Ready)
-        if sender in self._ready:
-            raise RunAborted(f"agent {self.members[sender].name} sent two different keys for one run")
-        check_ready(self.members[sender], self._announce, ready)
-        self._ready[sender] = ready
-        if len(self._ready) < len(self.members):
-            return []
-        answers = [self._ready[i] for i in range(len(self.members))]
-        keys = Keys(
-            nonces=b"".join(a.nonce for a in answers),
-            exchange=b"".join(a.exchange for a in answers),
-            signatures=b"".join(a.signature for a in answers),
-        )
-        self._ready.clear()
+        if sender in self.answers:
+            raise RunAborted(f"agent {self.roster.members[sender].name} sent two different keys for one run")
+        check_ready(self.roster.members[sender], self._announce, ready)
+        self.answers[sender] = ready
+        return self._begin() if self._all_heard() else []
+
+    def _stays_out(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+        """(gathering, Refuse): an agent that cannot answer, for instance because its file cannot be read."""
+        self.refusals[sender] = one_line(expect(message, Refuse).reason)
+        return self._begin() if self._all_heard() else []
+
+    def _all_heard(self) -> bool:
+        return len(self.answers.keys() | self.refusals.keys()) == len(self.roster)
+
+    def ignored(self, sender: int) -> list[Outgoing]:
+        """An agent that did not take the announcement is out; its own output says why."""
+        self.refusals[sender] = "ignored the announcement: its own output says why"
+        return self._tried() if self.state is State.GATHERING and self._all_heard() else []
+
+    def close(self) -> list[Outgoing]:
+        """Wait no longer: who has not answered is out."""
+        return self._tried()
+
+    def _tried(self) -> list[Outgoing]:
         try:
-            self.run = agree(self._announce, self.members, keys)
+            return self._begin()
+        except RunAborted as error:
+            return self.abort(str(error))
+
+    def _begin(self) -> list[Outgoing]:
+        count = day_count(self._announce.plan)
+        answers = {place: flags(ready.days, count) for place, ready in self.answers.items()}
+        try:
+            company, days = self._choose(answers, self.roster, self._least)
+        except RunAborted as error:
+            reasons = sorted({one_line(ready.reason) for ready in self.answers.values() if ready.reason})
+            raise RunAborted(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error)) from None
+        keys = make_keys(self.roster, bits(days), {place: self.answers[place] for place in company})
+        try:
+            self.run = agree(self._announce, self.roster, keys)
         except PeerError as error:  # each is signed, together they are no run
             raise RunAborted(str(error)) from None
+        self._place = {place: i for i, place in enumerate(company)}
         self.desk = DESKS[self.run.announced.protocol](self.run, self._weather, self.notebook)
         self.state = State.RUNNING
-        return [Outgoing(None, encode(keys)), *self.desk.begin()]
+        return self._addressed([Outgoing(None, encode(keys)), *self.desk.begin()])
 
     def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(running, …): the protocol's desk."""
         if self.desk is None or isinstance(message, Ready | Refuse) or message.run != self.desk.run.id:
             raise PeerError("message of another run: ignored")
-        out = self.desk.receive(sender, message)
+        if sender not in self._place:
+            raise PeerError(f"message of {self.roster.members[sender].name}, who is not in the company: ignored")
+        out = self._addressed(self.desk.receive(self._place[sender], message))
         if self.desk.finished:
             self.state = State.DONE
         return out
 
     def _refused(self, sender: int, message: ToAggregator) -> list[Outgoing]:
-        """(…, Refuse): one agent's refusal ends the run for everybody."""
+        """(running, Refuse): one member's refusal ends the run for everybody."""
+        if sender not in self._place:
+            raise PeerError(f"refusal of {self.roster.members[sender].name}, who is not in the company: ignored")
         return self.abort(f"agent {one_line(expect(message, Refuse).reason)}")
 
     TRANSITIONS: dict[tuple[State, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
         (State.GATHERING, Ready): _gather,
-        (State.GATHERING, Refuse): _refused,
+        (State.GATHERING, Refuse): _stays_out,
         (State.RUNNING, Secrets): _run,
+        (State.RUNNING, Seal): _run,
         (State.RUNNING, Masked): _run,
+        (State.RUNNING, Release): _run,
         (State.RUNNING, Consent): _run,
         (State.RUNNING, Answer): _run,
         (State.RUNNING, Refuse): _refused,

@@ -26,12 +26,10 @@ class Outgoing(NamedTuple):
 class Outcome:
     """What a run leaves with the aggregator."""
 
-    estimate: Estimate  # its state and load cover the rows released
-    load: FloatArray  # h over the released rows                [kW]
-    time: IntArray  # time stamps of the released rows
-    kept: IntArray  # time stamps of all rows of the fit
+    estimate: Estimate  # its state and load cover the kept rows
+    load: FloatArray  # h over the kept rows                [kW]
+    kept: IntArray  # time stamps of the rows of the fit
     sums: int  # N-vector totals opened for the estimation
-    chosen: int | None = None  # which candidate of the plan it is, where there were some
 
 
 class Desk(ABC):

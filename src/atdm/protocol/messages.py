@@ -16,21 +16,35 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
     """Base of all messages; the tag on the wire is the class name."""
 
 
+# Both ways
+
+
+class Seal(Message, frozen=True):
+    """The numbers that are to be released, from the leader to the other agents of `blind`, under a key of the group."""
+
+    run: bytes
+    step: int
+    box: bytes
+
+
 # From the aggregator to agents
 
 
 class Announce(Message, frozen=True):
-    """The plan, for the roster with this hash, limited to these cohorts."""
+    """The plan, for the agents of the roster with this hash."""
 
     plan: AnyPlan
     roster: bytes
-    cohorts: tuple[int, ...]
     attempt: int = 0  # counts up from run to run, so that a new run is told from a late copy of an old announcement
 
 
 class Keys(Message, frozen=True):
-    """What every agent answered to the announcement, in the order of the run's members: 32, 32 and 64 bytes each."""
+    """The company and the days of the run, and what each member answered to the announcement, in the order of the
+    roster: its days, and 32, 32 and 64 bytes."""
 
+    company: bytes  # a bit for each agent of the roster
+    days: bytes  # a bit for each day of the plan
+    answers: bytes
     nonces: bytes
     exchange: bytes
     signatures: bytes
@@ -85,15 +99,18 @@ class Abort(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """An agent accepts the plan: its nonce and exchange key for this run, signed together with the announcement."""
+    """An agent's answer to an announcement: the days it is in on, why not on others, its nonce and exchange key for
+    this run; signed together with the announcement, but for the reason."""
 
+    days: bytes  # a bit for each day of the plan
+    reason: str  # one of a few fixed texts; empty where it is in on all days
     nonce: bytes
     exchange: bytes
     signature: bytes
 
 
 class Secrets(Message, frozen=True):
-    """From the leader: the group secret sealed for each member, in order, its own place empty of meaning."""
+    """From the leader, the first member: the group secret sealed for each of the others, in order."""
 
     run: bytes
     boxes: bytes
@@ -107,6 +124,17 @@ class Masked(Message, frozen=True):
     phase: str
     words: bytes
     tags: bytes = b""
+
+
+class Release(Message, frozen=True):
+    """An agent's masked words of the release, and its word for the numbers that will open: a hash under its signature,
+    not summed, because whatever is summed can be corrected by one liar."""
+
+    run: bytes
+    step: int
+    words: bytes
+    hash: bytes
+    signature: bytes
 
 
 class Consent(Message, frozen=True):
@@ -131,8 +159,8 @@ class Refuse(Message, frozen=True):
     reason: str
 
 
-ToAgent = Announce | Keys | Secret | Total | Ask | Receipts | Finished | Abort
-ToAggregator = Ready | Secrets | Masked | Consent | Answer | Refuse
+ToAgent = Announce | Keys | Secret | Seal | Total | Ask | Receipts | Finished | Abort
+ToAggregator = Ready | Secrets | Seal | Masked | Release | Consent | Answer | Refuse
 
 OVERHEAD = 4096  # bytes beyond the packed arrays: tags, names, plan
 _to_agent = msgspec.msgpack.Decoder(ToAgent)

@@ -80,7 +80,7 @@ class MomentsDesk(OpenDesk):
             design, inputs, alpha=descent.alpha, state=state + REFERENCE_TEMP, ridge=ridge,
             iterations=descent.iterations, status=Status.CONVERGED if descent.converged else Status.NOT_CONVERGED,
         )  # fmt: skip
-        return Outcome(estimate, load, kept, kept, 0)
+        return Outcome(estimate, load, kept, 0)
 
     def _free(self, problem: Moments) -> Any:
         """The whole descent offline; with "ridge" again for λ·1.1ᵏ until no agent counts its weight as negative."""

@@ -129,7 +129,7 @@ class PaperDesk(OpenDesk):
             design, inputs, alpha=answer.alpha, state=answer.state + REFERENCE_TEMP, ridge=ridge,
             iterations=answer.iterations, status=Status.CONVERGED if answer.converged else Status.NOT_CONVERGED,
         )  # fmt: skip
-        return Outcome(estimate, load, kept, kept, self.states)
+        return Outcome(estimate, load, kept, self.states)
 
     def _descend(self, design: Design, rows: int) -> Any:
         """Algorithm 1: SP_I by a masked sum, SP_II by the transformed problem, until the gap closes."""

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from atdm.protocol.choice import Scores
-from atdm.protocol.exposure import Exposure
+from atdm.crypto.keys import SigningKey
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
 from atdm.protocol.readings import Readings, Weather
@@ -16,23 +15,15 @@ from atdm.protocol.store import Memory
 
 T = TypeVar("T")
 
-VERIFYING = frozenset({"span", "verified", "scores"})  # how an agent checks what the leader makes of the totals
-
-
 @dataclass(slots=True, repr=False)
 class Host:
     """A machine that runs one or more agents. What follows from values that all of them hold is worked out once per
-    host: agents that stand at the same context, which hashes all they were shown, would each compute the same.
+    host: agents that stand at the same context, which hashes all they were shown, would each compute the same. Every
+    agent opens every total by itself."""
 
-    apart: what they work out one by one all the same.
-    """
-
-    apart: frozenset[str] = frozenset()
     _known: dict[str, tuple[bytes, Any]] = field(default_factory=dict)  # the latest of each kind
 
     def once(self, context: bytes, what: str, compute: Callable[[], T]) -> T:
-        if what in self.apart:
-            return compute()
         known, value = self._known.get(what, (b"", None))
         if known != context:
             value = compute()
@@ -50,14 +41,11 @@ class Own:
     readings: Readings
     weather: Weather
     rules: Rules
+    identity: SigningKey
     secret: bytes  # long-term; the dither comes from it
     memory: Memory  # what outlives a run
     notebook: Notebook
     host: Host = field(default_factory=Host)
-
-    @property
-    def exposure(self) -> Exposure:
-        return self.memory.exposure
 
     def __repr__(self) -> str:
         return "Own(…)"
@@ -67,7 +55,6 @@ class Part(ABC):
     """The agent's side of one protocol, from the agreed keys to the end of the run."""
 
     finished = False
-    scores: Scores = ()  # of the plan's candidates, where there are some
 
     @property
     @abstractmethod

@@ -1,9 +1,10 @@
 """One agent's own data, and the weather everybody holds: plain arrays on integer time stamps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import words_at
@@ -23,9 +24,18 @@ class Readings:
     time: IntArray  # seconds since 1970 UTC, ascending
     temperature: FloatArray  # °C
     load: FloatArray  # kW
+    filled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))  # gaps the agent filled itself
+
+    def __post_init__(self) -> None:
+        if len(self.filled) != len(self.time):
+            object.__setattr__(self, "filled", np.zeros(len(self.time), dtype=bool))
 
     def __repr__(self) -> str:
         return f"Readings({len(self.time)} rows)"
+
+    def at(self, rows: IntArray) -> "Readings":
+        """Those at these places."""
+        return Readings(self.time[rows], self.temperature[rows], self.load[rows], self.filled[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +46,11 @@ class Weather:
     outdoor: FloatArray  # °C
     solar: FloatArray  # kW/m²
 
-    def hash(self) -> bytes:
-        columns = (self.time.astype("<i8"), self.outdoor.astype("<f8"), self.solar.astype("<f8"))
-        return digest("weather", *(column.tobytes() for column in columns))
+    def hash(self, first: int, last: int) -> bytes:
+        """Of the rows from stamp `first` to stamp `last`: a longer file is the same weather for an old window."""
+        within = slice(*np.searchsorted(self.time, [first, last + 1]).tolist())
+        values = (column[within].astype("<f8").tobytes() for column in (self.outdoor, self.solar))
+        return digest("weather", self.time[within].astype("<i8").tobytes(), *values)
 
 
 def seconds(time: pd.DatetimeIndex) -> IntArray:
@@ -106,4 +118,4 @@ def dithered(readings: Readings, secret: bytes, width: float, quantum: float | N
     elif quantum <= 0:
         raise DataError(f"sensor quantum {quantum} °C: declare a positive one")
     uniform = (words_at(derive(secret, "dither"), readings.time) >> np.uint64(11)) * 2.0**-53 - 0.5
-    return Readings(readings.time, readings.temperature + uniform * (width * quantum), readings.load)
+    return Readings(readings.time, readings.temperature + uniform * (width * quantum), readings.load, readings.filled)

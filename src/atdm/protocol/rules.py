@@ -2,121 +2,116 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from atdm.errors import UsageError
-from atdm.kernel.design import IntArray, parameter_count
-from atdm.protocol.plan import LEAST_AGENTS, ObservePlan, Plan, check_observe_plan, check_plan
-from atdm.protocol.readings import window
+from atdm.kernel.design import parameter_count
+from atdm.protocol.plan import DAY, LEAST_AGENTS, WEIGHTS, Collect, Plan, WeightsName, check_collect, check_plan
 from atdm.protocol.store import Consented
 
-FEW_AGENTS = 20  # `blind` warns below
+FEW_AGENTS = 20  # fitted weights warn below
 OFFERED = ("blind", "moments", "paper")  # protocols that agents know
-DAY = 86400  # s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """An agent's own limits; the defaults are those of docs/spec.md §7."""
+    """An agent's own limits; the defaults are those of docs/spec.md §8."""
 
     protocols: tuple[str, ...] = ("blind",)  # it takes part in; the others show the aggregator more
-    least_agents: int = 10  # in `blind`; 3 elsewhere, where the ledger says what is revealed anyway
-    leverage: float = 0.75  # most of l_i = Σ_k q_ik², the share of this agent in any combination of totals
-    totals: int = 14  # most totals over any row of its data,
-    agents_per_total: int = 3  # and at most one for so many agents that do not collude
+    weights: WeightsName = "equal"  # "fitted" allows both ways
+    least_agents: int = 10  # owners in a company of `blind`, at least; 3 elsewhere, where the ledger says what is shown
+    totals: int = 5  # most totals over any day of its data,
+    agents_per_total: int = 3  # and at most one for so many owners that do not collude
     colluders: int = 1  # agents assumed to share what they see
+    clip: float = 2.0  # most of |p_i|·√K, this agent's part of a total
     dither: float = 0.1  # width of the secret dither, in quanta of the sensor
     quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
     ridge: tuple[float, float] = (1e-3, 1e12)  # λ accepted
     order: int = 4  # largest M accepted
-    season_hours: tuple[float, float] = (1.0, 168.0)
-    rows_per_parameter: float = 5.0  # rows of the window for each parameter of the model, at least
-    rows_per_day: int = 96  # most rows of a day (UTC) shown, for an observation: finer ones show single switchings
-    days_after_fit: int = 92  # for which its weights serve observations; after that the agent wants a new fit
+    rows_per_parameter: float = 5.0  # kept training rows for each parameter of the model, at least
+    day_share: float = 0.5  # of a day's rows that this agent needs to be in on it
+    days_after_fit: int = 92  # for which its weights serve collecting; after that the agent wants a new fit
 
     def __post_init__(self) -> None:
         if not self.protocols or not set(self.protocols) <= set(OFFERED):
             raise UsageError(f"protocols {', '.join(self.protocols)}: agents offer {', '.join(OFFERED)}")
+        if self.weights not in WEIGHTS:
+            raise UsageError(f"weights {self.weights!r}: choose {' or '.join(WEIGHTS)}")
         if self.least_agents < LEAST_AGENTS:
             raise UsageError(f"least_agents {self.least_agents}: no protocol is offered below {LEAST_AGENTS} agents")
-        if not (0 < self.leverage <= 1 and self.totals >= 1 and self.agents_per_total >= 1):
-            raise UsageError("rules out of range: leverage in (0, 1], totals ≥ 1, agents_per_total ≥ 1")
-        if not (self.colluders >= 0 and self.dither >= 0):
-            raise UsageError("rules out of range: colluders ≥ 0, dither ≥ 0")
-        if not (self.rows_per_day >= 0 and self.days_after_fit >= 0):
-            raise UsageError("rules out of range: rows_per_day ≥ 0, days_after_fit ≥ 0 (0: no observation)")
+        if not (self.totals >= 1 and self.agents_per_total >= 1 and self.clip > 0):
+            raise UsageError("rules out of range: totals ≥ 1, agents_per_total ≥ 1, clip > 0")
+        if not (self.colluders >= 0 and self.dither >= 0 and self.days_after_fit >= 0 and 0 <= self.day_share <= 1):
+            raise UsageError("rules out of range: colluders, dither and days_after_fit ≥ 0, day_share in [0, 1]")
 
-    def totals_cap(self, agents: int) -> int:
-        """min((K − c)/3, 14): far fewer sums than unknown series, so that the sums do not determine them."""
-        return min((agents - self.colluders) // self.agents_per_total, self.totals)
+    def totals_for(self, owners: int) -> int:
+        """min((owners − c)/3, 5): far fewer sums than unknown series, so that the sums do not determine them."""
+        return min((owners - self.colluders) // self.agents_per_total, self.totals)
 
-    def reason_to_refuse(self, plan: Plan, agents: int) -> str | None:
-        """Why this plan is not acceptable, in one line; None when it is."""
+    def least(self, protocol: str) -> int:
+        """Owners below which this agent takes no part."""
+        return self.least_agents if protocol in ("blind", "collect") else LEAST_AGENTS
+
+    def refuses(self, plan: Plan) -> str | None:
+        """Why this agent is out of a fit, whatever its readings; None where it may be in."""
         try:
             check_plan(plan)
         except UsageError as error:
             return str(error)
         if plan.protocol not in self.protocols:
             return f"protocol {plan.protocol}: this agent takes part in {', '.join(self.protocols)} only"
-        least = self.least_agents if plan.protocol == "blind" else LEAST_AGENTS
-        if agents < least:
-            return f"{agents} agents take part, this agent asks for at least {least} under {plan.protocol}"
         if plan.protocol != "blind":
             return None
-        reasons = (self._reason_to_refuse_model(plan.of(candidate)) for candidate in plan.models())
-        return next((reason for reason in reasons if reason is not None), None)
-
-    def _reason_to_refuse_model(self, plan: Plan) -> str | None:
-        hours = plan.period * plan.step_seconds / 3600
+        if plan.weights != "fitted":
+            return "equal weights are collected, not fitted by agents"
+        if self.weights != "fitted":
+            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
         low, high = self.ridge
         if not low <= plan.ridge <= high:
             return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
         if plan.order > self.order:
             return f"order {plan.order} is above the {self.order} this agent accepts"
-        if not self.season_hours[0] <= hours <= self.season_hours[1]:
-            return f"a season of {hours:g} h is outside the {self.season_hours} h this agent accepts"
+        laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total or plan.clip > self.clip
+        if laxer or plan.colluders < self.colluders:
+            return "the plan's limits on totals are laxer than this agent's"
         return self.too_short(plan, plan.length)
 
     def too_short(self, plan: Plan, rows: int) -> str | None:
-        """Why so many rows are too few for a plan's model, if they are."""
+        """Why so many kept rows are too few for a plan's model, if they are."""
         needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
-        if rows < needed:
-            return f"a window of {rows} rows is too short, this agent asks for {needed:g} or more"
+        if rows * plan.train < needed:
+            return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
         return None
 
-    def reason_not_to_observe(
-        self, plan: ObservePlan, fit: Consented | None, shown: IntArray, agents: int
-    ) -> str | None:
-        """Why these rows are not to be observed; fit: the one the plan names, if this agent took part in it with the
-        same others; shown: rows of any time whose state and load were released."""
+    def refuses_collecting(self, plan: Collect, fit: Consented | None) -> str | None:
+        """Why these rows are not to be collected; fit: the one the plan names, if this agent took part in it."""
         try:
-            check_observe_plan(plan)
+            check_collect(plan)
         except UsageError as error:
             return str(error)
+        if "blind" not in self.protocols:
+            return f"collecting: this agent takes part in {', '.join(self.protocols)} only"
+        if not plan.fit:
+            return None
+        if self.weights != "fitted":
+            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
         if fit is None:
-            return "this agent has no weight of that fit with these agents: observe their last fit, or fit again"
-        if agents < self.least_agents:
-            return f"{agents} agents take part, this agent asks for at least {self.least_agents} to be observed"
-        rows = window(plan)
-        if plan.step_seconds != fit.step_seconds or (plan.start - fit.end) % fit.step_seconds:
-            return f"the rows are not those of the fit's {fit.step_seconds} s grid: observe rows that continue the fit"
-        if plan.start <= fit.end:
-            return "rows of the fit's own window are not observed: ask for rows after it"
-        if int(rows[-1]) > fit.end + self.days_after_fit * DAY:
-            return f"rows more than {self.days_after_fit} days after the fit: fit again, then observe that fit"
-        same_days = shown[np.isin(shown // DAY, rows // DAY)]
-        _, counts = np.unique(np.union1d(same_days, rows) // DAY, return_counts=True)
-        if counts.max() > self.rows_per_day:
-            return f"more than {self.rows_per_day} rows of a day would be shown: observe a fit with a longer step"
+            return "this agent has no weight of that fit: collect with equal weights, or fit again"
+        if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
+            return "the rows do not continue the fit on its grid: ask for rows after it"
+        if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + self.days_after_fit * DAY:
+            return f"rows more than {self.days_after_fit} days after the fit: fit again"
         return None
 
 
-def check_agents(agents: int, protocol: str, rules: Rules) -> None:
+def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:
     """The minimum a person who starts a simulation meets before any key is made."""
     if agents < LEAST_AGENTS:
         raise UsageError(f"{agents} agents: none is offered below {LEAST_AGENTS}, sums would give their parts away")
-    if protocol == "blind" and agents < rules.least_agents:
+    if protocol != "blind":
+        return
+    if agents < rules.least_agents:
         raise UsageError(
             f"{agents} agents: blind needs at least {rules.least_agents} (agents' rule least_agents, down to "
             f"{LEAST_AGENTS}); use more agents, or another protocol for a simulation"
         )
+    if weights == "fitted" and rules.totals_for(agents) < 2:
+        raise UsageError(f"{agents} agents: too few for two totals; use weights='equal', or more agents")

@@ -1,10 +1,10 @@
 """How the parties of a run find each other: announcement, signed keys, run id, masks. The same for every protocol.
 
-The run id hashes the plan, the roster, the cohorts and every agent's fresh nonce and key. It enters every key, so that
-an agent that was shown anything else shares no mask with the others.
+The run id hashes the plan, the roster, the company, the days and every member's fresh nonce and key. It enters every
+key, so that an agent that was shown anything else shares no mask with the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,9 +15,11 @@ from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, ve
 from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
 from atdm.crypto.ring import FloatArray, UInt64Array
 from atdm.errors import PeerError
+from atdm.kernel.design import IntArray
+from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
-from atdm.protocol.plan import VERSION, AnyPlan, ObservePlan, Plan
-from atdm.protocol.roster import Member
+from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
+from atdm.protocol.roster import Member, Members, Roster
 from atdm.protocol.sums import Layout
 
 RandomBytes = Callable[[int], bytes]
@@ -28,22 +30,24 @@ class Run:
     """What everybody in a run agrees on."""
 
     announced: AnyPlan
-    members: tuple[Member, ...]
+    members: Members
+    days: tuple[int, ...]  # UTC days the run covers
     keys: Keys
     id: bytes
-    roster_hash: bytes
+    company: bytes  # identity keys of the members, in order
+    company_hash: bytes  # of the company and the roster it was chosen from
 
     @property
     def plan(self) -> Plan:
         """Of a fit."""
         if not isinstance(self.announced, Plan):
-            raise PeerError("an observation where a fit was expected: ignored")
+            raise PeerError("rows to collect where a fit was expected: ignored")
         return self.announced
 
     @property
-    def observation(self) -> ObservePlan:
-        if not isinstance(self.announced, ObservePlan):
-            raise PeerError("a fit where an observation was expected: ignored")
+    def collect(self) -> Collect:
+        if not isinstance(self.announced, Collect):
+            raise PeerError("a fit where rows to collect were expected: ignored")
         return self.announced
 
     @property
@@ -56,10 +60,19 @@ class Run:
     def graph(self) -> Graph:
         return _graph(self.agents, self.id)
 
+    def rows(self) -> IntArray:
+        """All time stamps of the plan's window on the days of the run."""
+        return _rows(self.announced, self.keys.days)
+
 
 @lru_cache(maxsize=4)
 def _graph(agents: int, seed: bytes) -> Graph:
     return Graph.build(agents, seed)
+
+
+@lru_cache(maxsize=4)
+def _rows(plan: AnyPlan, days: bytes) -> IntArray:
+    return rows_of(plan, flags(days, day_count(plan)))
 
 
 def announce_hash(announce: Announce) -> bytes:
@@ -67,43 +80,75 @@ def announce_hash(announce: Announce) -> bytes:
     return digest("announce", encode(announce))
 
 
-def make_ready(identity: SigningKey, announce: Announce, seed: bytes) -> tuple[Ready, ExchangeKey]:
+def make_ready(identity: SigningKey, announce: Announce, seed: bytes, verdict: Verdict) -> tuple[Ready, ExchangeKey]:
     """An agent's answer to an announcement; all its randomness of the run comes from `seed`."""
-    fresh, exchange = derive(seed, "nonce"), ExchangeKey(derive(seed, "exchange"))
-    signature = identity.sign("ready", encode(announce), fresh, exchange.public)
-    return Ready(nonce=fresh, exchange=exchange.public, signature=signature), exchange
+    fresh, exchange, days = derive(seed, "nonce"), ExchangeKey(derive(seed, "exchange")), bits(verdict.days)
+    signature = identity.sign("ready", announce_hash(announce), days, fresh, exchange.public)
+    ready = Ready(days=days, reason=verdict.reason, nonce=fresh, exchange=exchange.public, signature=signature)
+    return ready, exchange
 
 
 def check_ready(member: Member, announce: Announce, ready: Ready) -> None:
     if len(ready.nonce) != 32 or len(ready.exchange) != 32 or len(ready.signature) != 64:
         raise PeerError(f"agent {member.name} sent keys of the wrong length: ignored")
-    verify(member.identity, ready.signature, "ready", encode(announce), ready.nonce, ready.exchange)
+    flags(ready.days, day_count(announce.plan))
+    hashed = announce_hash(announce)
+    verify(member.identity, ready.signature, "ready", hashed, ready.days, ready.nonce, ready.exchange)
+
+
+def make_keys(roster: Roster, days: bytes, answers: Mapping[int, Ready]) -> Keys:
+    """The company of those who gave these answers, by place in the roster."""
+    chosen = np.zeros(len(roster), dtype=bool)
+    chosen[list(answers)] = True
+    parts = [answers[place] for place in sorted(answers)]
+    return Keys(
+        company=bits(chosen),
+        days=days,
+        answers=b"".join(a.days for a in parts),
+        nonces=b"".join(a.nonce for a in parts),
+        exchange=b"".join(a.exchange for a in parts),
+        signatures=b"".join(a.signature for a in parts),
+    )
 
 
 @lru_cache(maxsize=4)
-def agree(announce: Announce, members: tuple[Member, ...], keys: Keys) -> Run:
-    """The run that these keys make; refuses keys that are missing, doubled or not signed by the members.
+def agree(announce: Announce, roster: Roster, keys: Keys) -> Run:
+    """The run that these keys make; refuses members that are not in on all days of the run, and keys that are missing,
+    doubled or not signed by the members.
 
     Agents of one process that were shown the same bytes share this check; the bytes are what identifies it.
     """
-    n = len(members)
-    if len(keys.nonces) != 32 * n or len(keys.exchange) != 32 * n or len(keys.signatures) != 64 * n:
-        raise PeerError(f"keys of another number of agents than the {n} of the run: refused")
-    fresh = [keys.nonces[32 * i : 32 * i + 32] for i in range(n)]
-    public = [keys.exchange[32 * i : 32 * i + 32] for i in range(n)]
-    if len(set(public)) != n or len(set(fresh)) != n:
+    chosen, count = flags(keys.company, len(roster)), day_count(announce.plan)
+    days = flags(keys.days, count)
+    members = tuple(member for member, inside in zip(roster.members, chosen, strict=True) if inside)
+    n, each = len(members), len(keys.days)
+    sizes = (each, 32, 32, 64)
+    parts = (keys.answers, keys.nonces, keys.exchange, keys.signatures)
+    if not n or not days.any() or any(len(part) != n * size for part, size in zip(parts, sizes, strict=True)):
+        raise PeerError("keys of another number of agents than the company has: refused")
+    fresh = {keys.nonces[32 * i : 32 * i + 32] for i in range(n)}
+    public = {keys.exchange[32 * i : 32 * i + 32] for i in range(n)}
+    if len(public) != n or len(fresh) != n:
         raise PeerError("two agents of the run show the same key or nonce: refused")
     for i, member in enumerate(members):
-        ready = Ready(nonce=fresh[i], exchange=public[i], signature=keys.signatures[64 * i : 64 * i + 64])
-        check_ready(member, announce, ready)
-    roster_hash = run_roster(announce, members)
-    run_id = digest("run", VERSION, announce.plan.hash(), roster_hash, keys.nonces, keys.exchange)
-    return Run(announced=announce.plan, members=members, keys=keys, id=run_id, roster_hash=roster_hash)
-
-
-def run_roster(announce: Announce, members: tuple[Member, ...]) -> bytes:
-    """Names those in a run: the enrolled roster, and who of it takes part."""
-    return digest("run roster", announce.roster, *(member.identity for member in members))
+        given, nonced, key, signature = (
+            part[size * i : size * (i + 1)] for part, size in zip(parts, sizes, strict=True)
+        )
+        check_ready(member, announce, Ready(days=given, reason="", nonce=nonced, exchange=key, signature=signature))
+        if (days & ~flags(given, count)).any():
+            raise PeerError(f"agent {member.name} is not in on all days of the run: refused")
+    company = b"".join(member.identity for member in members)
+    company_hash = digest("run company", roster.hash(), company)
+    run_id = digest("run", VERSION, announce.plan.hash(), company_hash, keys.days, keys.nonces, keys.exchange)
+    return Run(
+        announced=announce.plan,
+        members=members,
+        days=tuple((first_day(announce.plan) + np.flatnonzero(days)).tolist()),
+        keys=keys,
+        id=run_id,
+        company=company,
+        company_hash=company_hash,
+    )
 
 
 class Session:
@@ -143,7 +188,7 @@ class Session:
             version=VERSION,
             run_id=run.id,
             ids=(run.members[self.index].identity, run.members[peer].identity),
-            roster=run.roster_hash,
+            roster=run.company_hash,
             config=run.announced.hash(),
         )
 

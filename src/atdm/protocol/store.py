@@ -1,6 +1,6 @@
 """What an agent must not forget, and the order in which it is written down. No files here: see transport/disk.py.
 
-    snapshot   the account of exposure, the bases of its rosters, its weights, the last message and its answer
+    snapshot   the account, its weights, the newest roster's number, the last message and its answer
     entries    one for each message accepted since: the message, the hash of its answer, what it added to the account
 
 Rule 1: an entry is written before the answer it belongs to is handed out. A message without an entry had no answer.
@@ -14,19 +14,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
 from atdm.crypto.keys import digest
 from atdm.errors import DataError
-from atdm.kernel.design import FloatArray, IntArray
-from atdm.protocol.basis import EMPTY, Basis, Kept, Totals
-from atdm.protocol.exposure import Bookings, Charge, Exposure
+from atdm.protocol.account import Account, AnyBooking, SavedAccount
 from atdm.protocol.readings import LEAST_QUANTUM
 
-SCHEMA = 2
-READABLE = (1, 2)  # 1 had no fits: what they would be needed for is refused until the next one
+SCHEMA = 3  # 1 and 2 were the first edition's
 T = TypeVar("T", bound=msgspec.Struct)
-MOST_ROSTERS = 4  # whose bases an agent keeps; the oldest goes first, the account of exposure never
 MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 
 
@@ -50,7 +45,8 @@ class Consented(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A fit to whose release this agent sent its part, and its own weight in it."""
 
     run: bytes
-    roster: bytes  # hash of those in the run
+    question: bytes  # of the release: the same for runs that repeat it
+    company: bytes  # identity keys of those in the run, in order
     weight: float  # ξ_i
     step_seconds: int
     end: int  # last time stamp of its window
@@ -63,22 +59,13 @@ class Consented(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class Memory:
     """What an agent carries from one run to the next."""
 
-    exposure: Exposure = field(default_factory=Exposure)
-    bases: dict[bytes, Kept] = field(default_factory=dict)  # by the hash of the roster, oldest use first
+    account: Account = field(default_factory=Account)
     quantum: float = LEAST_QUANTUM  # °C, of the sensor as first found: it scales the dither, which must never change
     fits: dict[bytes, Consented] = field(default_factory=dict)  # by run, oldest first: what may be observed
+    serial: int = 0  # of the newest roster seen
 
     def __repr__(self) -> str:
-        return f"Memory({len(self.exposure.book)} totals, {len(self.bases)} bases)"
-
-    def basis(self, roster: bytes) -> Kept:
-        return self.bases.get(roster, EMPTY)
-
-    def keep(self, roster: bytes, basis: Kept) -> None:
-        self.bases.pop(roster, None)
-        self.bases[roster] = basis
-        while len(self.bases) > MOST_ROSTERS:
-            del self.bases[next(iter(self.bases))]
+        return f"Memory({self.account!r})"
 
     def consent(self, fit: Consented) -> None:
         self.fits[fit.run] = fit
@@ -92,19 +79,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     message: bytes
     answer: bytes  # hash of the replies
     seed: bytes = b""  # drawn with this message
-    bookings: Bookings
+    bookings: tuple[AnyBooking, ...]
 
     def __repr__(self) -> str:
-        return f"Entry({len(self.message)} bytes, {len(self.bookings.charges)} totals)"
-
-
-class _Basis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    version: int
-    time: bytes
-    series: bytes
-    ones: bytes
-    gram: bytes
-    directions: bytes
+        return f"Entry({len(self.message)} bytes, {len(self.bookings)} bookings)"
 
 
 class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,13 +90,9 @@ class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     seen: bytes  # the last message,
     replies: tuple[bytes, ...]  # and its answer
     quantum: float
-    time: bytes
-    totals: bytes
-    leverage: bytes
-    released: bytes
-    book: tuple[Charge, ...]
-    bases: tuple[tuple[bytes, tuple[_Basis, ...]], ...]
-    fits: tuple[Consented, ...] = ()
+    serial: int
+    account: SavedAccount
+    fits: tuple[Consented, ...]
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -141,40 +115,20 @@ def answer_hash(replies: list[bytes]) -> bytes:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    memory, exposure = snapshot.memory, snapshot.memory.exposure
-    body = _Snapshot(
-        identity=snapshot.identity,
-        seen=snapshot.seen,
-        replies=snapshot.replies,
-        quantum=memory.quantum,
-        time=_ints(exposure.time),
-        totals=_ints(exposure.totals),
-        leverage=_floats(exposure.leverage),
-        released=_ints(exposure.released),
-        book=tuple(exposure.book),
-        bases=tuple((roster, tuple(_pack(basis) for basis in kept)) for roster, kept in memory.bases.items()),
-        fits=tuple(memory.fits.values()),
-    )
-    return _enclose(body)
+    memory = snapshot.memory
+    return _enclose(_Snapshot(
+        identity=snapshot.identity, seen=snapshot.seen, replies=snapshot.replies, quantum=memory.quantum,
+        serial=memory.serial, account=memory.account.saved(), fits=tuple(memory.fits.values()),
+    ))  # fmt: skip
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
+    saved = _disclose(data, _Snapshot)
     try:
-        return _restored(_disclose(data, _Snapshot))
+        account = Account.restored(saved.account)
     except ValueError:  # arrays that do not belong together
         raise DataError("the agent's state cannot be read: restore the whole folder from where it last ran") from None
-
-
-def _restored(saved: _Snapshot) -> Snapshot:
-    exposure = Exposure(
-        time=_read_ints(saved.time),
-        totals=_read_ints(saved.totals),
-        leverage=_read_floats(saved.leverage),
-        released=_read_ints(saved.released),
-        book=list(saved.book),
-    )
-    bases = {roster: tuple(_unpack(basis) for basis in kept) for roster, kept in saved.bases}
-    memory = Memory(exposure, bases, saved.quantum, {fit.run: fit for fit in saved.fits})
+    memory = Memory(account, saved.quantum, {fit.run: fit for fit in saved.fits}, saved.serial)
     return Snapshot(saved.identity, memory, saved.seen, saved.replies)
 
 
@@ -193,46 +147,12 @@ def _enclose(body: msgspec.Struct) -> bytes:
 def _disclose(data: bytes, kind: type[T]) -> T:
     try:
         envelope = msgspec.msgpack.decode(data, type=_Envelope)
-        if envelope.schema not in READABLE:
+        if envelope.schema != SCHEMA:
             raise DataError(
-                f"the agent's state is of schema {envelope.schema}, this version reads {SCHEMA}: use the version that "
-                "wrote it; a state that is left behind leaves its account of what was seen behind"
+                f"the agent's state is of schema {envelope.schema}, this version reads {SCHEMA}: the first edition of "
+                "blind kept another account, which cannot be carried over; enrol the agent anew and give it a new "
+                "state folder"
             )
         return msgspec.msgpack.decode(envelope.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DataError("the agent's state cannot be read: restore the whole folder from where it last ran") from None
-
-
-def _pack(basis: Basis) -> _Basis:
-    totals = basis.totals
-    return _Basis(
-        version=totals.version,
-        time=_ints(totals.time),
-        series=_floats(totals.series),
-        ones=_floats(totals.ones),
-        gram=_floats(totals.gram),
-        directions=_floats(basis.directions),
-    )
-
-
-def _unpack(saved: _Basis) -> Basis:
-    time, ones = _read_ints(saved.time), _read_floats(saved.ones)
-    n, j = len(time), len(ones)
-    series, gram = _read_floats(saved.series).reshape(n, j), _read_floats(saved.gram).reshape(j, j)
-    return Basis(Totals(saved.version, time, series, ones, gram), _read_floats(saved.directions))
-
-
-def _ints(values: IntArray) -> bytes:
-    return values.astype("<i8").tobytes()
-
-
-def _floats(values: FloatArray) -> bytes:
-    return np.ascontiguousarray(values, dtype="<f8").tobytes()
-
-
-def _read_ints(data: bytes) -> IntArray:
-    return np.frombuffer(data, dtype="<i8").astype(np.int64)
-
-
-def _read_floats(data: bytes) -> FloatArray:
-    return np.frombuffer(data, dtype="<f8").astype(np.float64)

@@ -10,6 +10,7 @@ entries. Each hash covers the one before it, so that a frame cannot be lost from
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -18,11 +19,12 @@ import msgspec
 
 from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
 from atdm.errors import DataError, UsageError
+from atdm.protocol.policy import Fleet
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store
 
-MAGIC = b"atdm-journal-1\n"
+MAGIC = b"atdm-journal-2\n"
 _LENGTH, _HASH = 8, 32
 
 
@@ -41,7 +43,10 @@ class Disk(Store):
             return None, []
         data = self.path.read_bytes()
         if not data.startswith(MAGIC):
-            raise DataError(f"{self.path} is not an agent's journal of this version: restore it, or choose another")
+            raise DataError(
+                f"{self.path} is not an agent's journal of this version: one of the first edition cannot be carried "
+                "over, enrol the agent anew; else restore the file"
+            )
         frames = self._frames(data)
         if not frames:
             raise DataError(f"{self.path} has no snapshot: restore the whole folder from where it last ran")
@@ -160,22 +165,58 @@ class StateFolder:
     def store(self, agent: str) -> Store:
         return Disk(self.folder / f"{derive(self._key, 'journal', agent, length=16).hex()}.journal")
 
-    def roster(self, agents: list[tuple[str, str]]) -> Roster:
-        """The roster of these (name, owner) pairs. It is fixed by the first run: its cohorts never change."""
-        path = self.folder / "roster"
-        if not path.exists():
-            members = [(name, owner, self.identity(name).public) for name, owner in agents]
-            replace_file(path, msgspec.msgpack.encode(sign_roster(self.authority(), members)))
-        try:
-            roster = msgspec.msgpack.decode(path.read_bytes(), type=Roster)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise DataError(f"{path} cannot be read as a roster: restore the whole folder") from None
-        if sorted((m.name, m.owner) for m in roster.members) != sorted(agents):
-            raise UsageError(
-                f"{self.folder} holds the state of {len(roster)} other agents: fit the agents enrolled there, or give "
-                "another folder (two fits that differ by some agents would show those agents by difference)"
-            )
-        return roster
+    def roster(self, agents: Sequence[str]) -> Roster:
+        """The roster of these agents, renewed under the next number where it changed."""
+        path, names = self.folder / "roster", sorted(agents)
+        known = None
+        if path.exists():
+            try:
+                known = msgspec.msgpack.decode(path.read_bytes(), type=Roster)
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                raise DataError(
+                    f"{path} cannot be read as a roster of this version: restore the whole folder; one of the first "
+                    "edition cannot be carried over, choose a new folder"
+                ) from None
+        if known is None or sorted(member.name for member in known.members) != names:
+            serial = 1 if known is None else known.serial + 1
+            members = [(name, name, self.identity(name).public) for name in names]
+            known = sign_roster(self.authority(), members, serial)
+            replace_file(path, msgspec.msgpack.encode(known))
+        return known
+
+
+class FleetFile:
+    """What an aggregator remembers of its fleet, in its own folder: written before anybody is asked for a reading."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = folder / "fleet.json", lock(folder)
+        self.record = Fleet()
+        if self._path.exists():
+            try:
+                self.record = msgspec.json.decode(self._path.read_bytes(), type=Fleet)
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.close()
+                raise DataError(f"{self._path} cannot be read: restore it from where it last ran") from None
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> "FleetFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def hear(self, names: Sequence[str], now: float) -> None:
+        self.record.hear(names, now)
+        self._write()
+
+    def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
+        self.record.settle(days, names)
+        self._write()
+
+    def _write(self) -> None:
+        replace_file(self._path, msgspec.json.encode(self.record))
 
 
 def _force(file: BinaryIO) -> None:

@@ -9,7 +9,7 @@
 
 Rule 1: a private key never leaves the folder it was made in, and never replaces another one.
 Rule 2: authority and aggregator are two parties: one folder does not hold both, but for a rehearsal.
-Rule 3: cohorts are for good: a renewed roster keeps those of the last one, and new owners come in whole cohorts.
+Rule 3: a roster is renewed under the next number; a key that is enrolled already is refused under another name.
 """
 
 import json
@@ -25,7 +25,7 @@ import msgspec
 from atdm.crypto.keys import KEY_BYTES, SigningKey, read_key_file, verify, write_key_file
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.protocol.readings import Weather
-from atdm.protocol.roster import COHORT_OWNERS, Roster, assign_cohorts, check_roster, sign_roster
+from atdm.protocol.roster import Roster, check_roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.transport.nkey import nkey_public
 from atdm.transport.server import make_ca, make_server_certificate, server_config
@@ -114,12 +114,11 @@ def create_aggregator(
     return _create(folder, AGGREGATOR, AGGREGATOR, AGGREGATOR, random_bytes, authority)
 
 
-def create_roster(
-    folder: Path, output: Path, hosts: Sequence[str], previous: Path | None = None
-) -> tuple[Roster, Path | None]:
+def create_roster(folder: Path, output: Path, hosts: Sequence[str]) -> tuple[Roster, Path | None]:
     """Sign the roster of all enrolment files below the authority's folder; write it and the NATS server's files.
 
-    Gives the roster, and the folder for the server unless no aggregator has enrolled yet.
+    Its number is one more than that of the roster written before. Gives the roster, and the folder for the server
+    unless no aggregator has enrolled yet.
     """
     pinned = read_authority(folder / "authority.json")
     authority = SigningKey(read_key_file(folder / "authority.key"))
@@ -130,11 +129,16 @@ def create_roster(
         raise UsageError(f"{folder}: no enrolment.json of any agent: collect them from the agents into this folder")
     if len(aggregators) > 1:
         raise UsageError(f"{folder}: enrolment files of {len(aggregators)} aggregators: keep one of them")
-    before = None if previous is None else read_roster(previous, pinned.authority)
-    cohorts = None if before is None else _kept_cohorts(before, agents)
-    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], cohorts)
+    _check_new_keys(agents)
+    number = folder / "roster.serial"  # beside the authority's keys: it never goes down, whatever becomes of a roster
+    try:
+        serial = 1 + int(number.read_text()) if number.exists() else 1
+    except (OSError, ValueError):
+        raise DataError(f"{number}: cannot be read as a number: restore it, agents refuse a lower one") from None
+    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], serial)
     nats = output.parent / "nats"
     files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
+    number.write_text(f"{serial}\n")
     _write(output, roster)
     if files:
         _make(nats)
@@ -142,6 +146,20 @@ def create_roster(
         (nats / name).unlink(missing_ok=True)
         _write_private(nats / name, content)
     return roster, nats if files else None
+
+
+def _check_new_keys(agents: Sequence[Request]) -> None:
+    """A second enrolment with a key that is there already would count one home twice."""
+    for what in ("identity", "nkey", "name"):
+        seen: dict[object, str] = {}
+        for agent in agents:
+            value = getattr(agent, what)
+            if value in seen:
+                key = "name" if what == "name" else "key"
+                raise UsageError(
+                    f"agents {seen[value]!r} and {agent.name!r} enrolled with the same {key}: keep one of the two files"
+                )
+            seen[value] = agent.name
 
 
 def server_files(
@@ -155,7 +173,11 @@ def server_files(
 def sign_weather(folder: Path, weather: Weather, output: Path) -> Path:
     """Vouch for a weather table, so that agents need not have one of their own."""
     authority = SigningKey(read_key_file(folder / "authority.key"))
-    return _write(output, SignedWeather(weather.hash(), authority.sign("weather", weather.hash())))
+    return _write(output, SignedWeather(_whole(weather), authority.sign("weather", _whole(weather))))
+
+
+def _whole(weather: Weather) -> bytes:
+    return weather.hash(int(weather.time[0]), int(weather.time[-1]))
 
 
 def _create(
@@ -194,26 +216,6 @@ def folder_name(name: str) -> str:
     return quote(name, safe=" ").replace(".", "%2E", 1) if name.startswith(".") else quote(name, safe=" ")
 
 
-def _kept_cohorts(before: Roster, agents: Sequence[Request]) -> dict[str, int]:
-    """Old owners stay where they were; new ones come in cohorts of their own."""
-    cohorts = {member.owner: member.cohort for member in before.members}
-    gone = {member.identity for member in before.members} - {a.identity for a in agents}
-    broken = {member.cohort for member in before.members if member.identity in gone}
-    if any(m.cohort in broken and m.identity not in gone for m in before.members):
-        raise UsageError(
-            f"{len(gone)} agents of the previous roster are missing: two rosters that differ by few agents give their "
-            "readings away; keep their enrolment files, or leave out whole cohorts"
-        )
-    known = {member.identity for member in before.members}
-    if late := [a.name for a in agents if a.identity not in known and a.owner in cohorts]:
-        raise UsageError(f"agent {late[0]!r} is new to an owner in a cohort already: enrol it under a new owner")
-    new = sorted({a.owner for a in agents} - set(cohorts))
-    if new and len(new) < COHORT_OWNERS:
-        raise UsageError(f"{len(new)} new owners: a further cohort needs {COHORT_OWNERS}; wait until there are as many")
-    first = max(cohorts.values()) + 1
-    return cohorts | {owner: first + cohort for owner, cohort in assign_cohorts(new).items()}
-
-
 # Read back
 
 
@@ -244,9 +246,13 @@ def read_aggregator(folder: Path) -> tuple[bytes, Pinned]:
     return read_key_file(folder / "nats.key"), read_authority(folder / "authority.json")
 
 
+def read_unchecked_roster(path: Path) -> Roster:
+    return _read(path, Roster, "a roster.json written by `atdm enroll roster` (of the first edition: write it anew)")
+
+
 def read_roster(path: Path, authority: bytes) -> Roster:
     """A roster, if it is signed by this authority."""
-    roster = _read(path, Roster, "a roster.json written by `atdm enroll roster`")
+    roster = read_unchecked_roster(path)
     try:
         check_roster(roster, authority)
     except PeerError as error:
@@ -258,7 +264,7 @@ def check_weather(path: Path, weather: Weather, authority: bytes) -> None:
     """Raise unless the authority vouches for this weather."""
     signed = _read(path, SignedWeather, "a file written by `atdm enroll weather`")
     verify(authority, signed.signature, "weather", signed.hash)
-    if signed.hash != weather.hash():
+    if signed.hash != _whole(weather):
         raise DataError(f"{path}: vouches for another weather table: get both files from the enrolment authority")
 
 

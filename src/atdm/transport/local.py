@@ -33,7 +33,7 @@ class Traffic:
 def run(
     aggregator: Aggregator, agents: Sequence[Agent], tap: Tap | None = None, progress: Progress | None = None
 ) -> Traffic:
-    """Carry messages until the run is done; agents are in the order of the run's members."""
+    """Carry messages until the run is done; agents are in the order of the roster's members."""
     n = len(agents)
     traffic = Traffic([0] * n, [0] * n, [0] * n, [0.0] * n)
     began = perf_counter()

@@ -19,13 +19,14 @@ import pandas as pd
 from atdm.crypto.graph import degree
 from atdm.crypto.prg import keystream_floor
 from atdm.data import Cluster
-from atdm.errors import RunAborted, UsageError
+from atdm.errors import UsageError
+from atdm.kernel.descent import Status
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.messages import Masked, decode_to_aggregator
-from atdm.protocol.plan import ProtocolName
+from atdm.protocol.messages import Masked, Release, decode_to_aggregator
+from atdm.protocol.plan import ProtocolName, WeightsName
 from atdm.protocol.rules import Rules
-from atdm.run import Share, enrol, fit, make_plan, one_blas_thread, weather_of
+from atdm.run import enrol, fit, make_plan, one_blas_thread, outcome_of, rows_of_plan, weather_of
 from atdm.transport import local, processes
 from atdm.transport.local import Progress
 
@@ -34,7 +35,7 @@ RIDGE_PER_AGENT = 100 / 64  # λ grows with the number of agents as in the paper
 PLAIN_UP_TO = 10_000
 PAPER_UP_TO = 64  # above, its upload of rows × agents words per agent is beyond what a laptop simulates in minutes
 SEVERAL_PROCESSES_FROM = 1000
-BEST_OF = 12  # runs below a second, beside as many floors: a second of a shared machine says little; longer ones: two
+TIMES = 16  # runs below a second, each beside its floor: a second of a shared machine says little; longer ones: three
 FLOOR_AGENTS = 64  # whose masks are timed for the floor; those of more agents take proportionally longer
 
 
@@ -73,40 +74,51 @@ def parse_sizes(text: str) -> list[int]:
     return sizes
 
 
+ROWS_OF: tuple[tuple[ProtocolName, WeightsName, float], ...] = (  # protocol, weights, most agents
+    ("plain", "fitted", PLAIN_UP_TO), ("paper", "fitted", PAPER_UP_TO),
+    ("blind", "fitted", math.inf), ("blind", "equal", math.inf),
+)  # fmt: skip
+
+
 def bench(sizes: list[int], *, seed: int = 0, report: Progress | None = None) -> Iterator[dict[str, Any]]:
-    """Rows {agents, protocol, seconds, setup_seconds, floor_seconds, bytes_up_per_agent, sums, peak_rss_mb, …}."""
+    """Rows {agents, protocol, weights, seconds, setup_seconds, floor_seconds, bytes_up_per_agent, sums, …}."""
     for agents in sizes:
         cluster = synthetic(agents, seed=seed)
-        for protocol in ("plain", "paper", "blind"):
-            limit = {"plain": PLAIN_UP_TO, "paper": PAPER_UP_TO}.get(protocol, math.inf)
-            if agents <= limit:
+        for protocol, weights, most in ROWS_OF:
+            if agents <= most:
                 if report is not None:
-                    report(f"{agents} agents, {protocol}")
-                yield bench_one(cluster, protocol, report)
+                    report(f"{agents} agents, {protocol}, {weights} weights")
+                yield bench_one(cluster, protocol, weights, report)
 
 
-def bench_one(cluster: Cluster, protocol: ProtocolName, report: Progress | None = None) -> dict[str, Any]:
-    """One protocol, the best of a few runs: weights free, converged, λ scaled with the number of agents."""
+def options_for(agents: int, weights: WeightsName = "fitted") -> dict[str, Any]:
+    """Weights free, λ scaled with the number of agents."""
+    return {"ridge": RIDGE_PER_AGENT * agents, "nonnegative": False, "weights": weights}
+
+
+def bench_one(
+    cluster: Cluster, protocol: ProtocolName, weights: WeightsName = "fitted", report: Progress | None = None
+) -> dict[str, Any]:
+    """One protocol; where a run is short, the median of several."""
     agents = len(cluster.agents)
-    options: dict[str, Any] = {"ridge": RIDGE_PER_AGENT * agents, "nonnegative": False}
-    row: dict[str, Any] = {"agents": agents, "protocol": protocol}
+    options = options_for(agents, weights)
+    row: dict[str, Any] = {"agents": agents, "protocol": protocol, "weights": weights}
     if protocol == "plain":
         began = perf_counter()
         found = fit(cluster, "plain", **options)
         return row | {
             "seconds": perf_counter() - began, "setup_seconds": 0.0, "floor_seconds": None, "processes": 1, "sums": 0,
-            "bytes_up_per_agent": found.cost.bytes_up_per_agent, "peak_rss_mb": processes.peak_memory(),
-            "seconds_per_agent": None, "status": str(found.status),
+            "messages": 0, "bytes_up_per_agent": found.cost.bytes_up_per_agent,
+            "peak_rss_mb": processes.peak_memory(), "seconds_per_agent": None, "status": str(found.status),
         }  # fmt: skip
     first = measured(cluster, protocol, options, report)
     if agents >= SEVERAL_PROCESSES_FROM:
         return row | first
     # Watching memory takes time of the one process there is: its peak is that of the first run, its time of others.
-    times = BEST_OF if first["seconds"] < 1.0 else 2
+    times = TIMES if first["seconds"] < 1.0 else 3
     timed = [measured(cluster, protocol, options, report, memory=False) for _ in range(times)]
-    fastest = min(timed, key=lambda found: float(found["seconds"]))
-    floor = min(found["floor_seconds"] for found in timed)
-    return row | fastest | {"floor_seconds": floor, "peak_rss_mb": first["peak_rss_mb"]}
+    keys = ("seconds", "setup_seconds", "floor_seconds", "seconds_per_agent")
+    return row | first | {key: median(found[key] for found in timed) for key in keys}
 
 
 def measured(
@@ -116,24 +128,23 @@ def measured(
     report: Progress | None = None,
     *,
     memory: bool = True,
-    share: Share | None = None,
+    share: bool = True,
 ) -> dict[str, Any]:
     """One run, beside its floor; memory: whether its peak is watched; share: as in `enrol`."""
-    agents = len(cluster.agents)
-    plan, rules = make_plan(cluster, protocol, **options), Rules()
-    everybody, _ = enrol(cluster, rules, os.urandom, share=share)
-    roster = everybody[0].roster
-    aggregator = Aggregator(
-        plan=plan, roster=roster, cohorts={member.cohort for member in roster.members}, weather=weather_of(cluster)
-    )
+    agents, plan = len(cluster.agents), make_plan(cluster, protocol, **options)
+    equal = plan.weights == "equal"
+    everybody, _ = enrol(cluster, Rules(), os.urandom, share=share)
+    asked = rows_of_plan(plan) if equal else plan
+    aggregator = Aggregator(plan=asked, roster=everybody[0].roster, weather=weather_of(cluster))
     sizes: list[int] = []
     used = min(os.cpu_count() or 1, 2) if agents >= SEVERAL_PROCESSES_FROM else 1
     _watch(aggregator, sizes)
     with one_blas_thread():
         traffic, peak = _run(aggregator, everybody, used, report, memory)
-    outcome = aggregator.desk.outcome if aggregator.desk is not None else None
-    if outcome is None:
-        raise RunAborted("the run ended without a result")
+    sums, status = 1, Status.CONVERGED  # equal weights: one series, and nothing to search
+    if not equal:
+        outcome = outcome_of(aggregator)
+        sums, status = outcome.sums, outcome.estimate.status
     timed = min(agents, FLOOR_AGENTS)
     floor = processes.at_once(lambda: keystream_floor(sizes, timed, degree(agents)), used) * agents / (timed * used)
     others = range(1, agents)
@@ -142,11 +153,12 @@ def measured(
         "setup_seconds": traffic.setup_seconds,
         "floor_seconds": floor,
         "processes": used,
-        "sums": outcome.sums,
+        "sums": sums,
+        "messages": int(median(traffic.messages_up[i] for i in others)),
         "bytes_up_per_agent": int(median(traffic.bytes_up[i] for i in others)),
         "peak_rss_mb": peak,
         "seconds_per_agent": median(traffic.seconds[i] for i in others),
-        "status": str(outcome.estimate.status),
+        "status": str(status),
     }
 
 
@@ -167,7 +179,7 @@ def _watch(aggregator: Aggregator, sizes: list[int]) -> None:
     def receive(sender: int, data: bytes) -> Any:
         if sender == 1:
             message = decode_to_aggregator(data, len(data))
-            if isinstance(message, Masked):
+            if isinstance(message, Masked | Release):
                 sizes.append(len(message.words) // 8)
         return inner(sender, data)
 

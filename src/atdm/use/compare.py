@@ -7,7 +7,7 @@ import numpy as np
 
 from atdm.data import Cluster
 from atdm.errors import AtdmError, UsageError
-from atdm.protocol.plan import PROTOCOLS, ProtocolName
+from atdm.protocol.plan import PROTOCOLS, WEIGHTS, ProtocolName
 from atdm.run import Fit, fit
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
@@ -22,6 +22,15 @@ def parse_protocols(text: str) -> tuple[ProtocolName, ...]:
     return tuple(protocol for protocol in PROTOCOLS if protocol in chosen)
 
 
+VARIANTS: tuple[tuple[str, ProtocolName, dict[str, Any]], ...] = (
+    ("plain", "plain", {}),
+    ("plain, equal weights", "plain", {"weights": "equal"}),
+    ("paper", "paper", {}),
+    ("moments", "moments", {}),
+    ("blind", "blind", {}),
+    ("blind, no dither", "blind", {"dither": 0.0}),  # to compare arithmetic
+    ("blind, equal weights", "blind", {"weights": "equal"}),
+)
 
 
 def compare(
@@ -31,22 +40,23 @@ def compare(
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """One row a protocol; differences are to `plain` with the same options. A protocol that refuses says why.
+    """One row a protocol and way of weighting; differences are to `plain` with the same options and weighting.
 
-    `blind` has two rows: with its dither, and without, to compare arithmetic.
+    A protocol that refuses says why.
     """
-    plain = fit(cluster, "plain", **options)
+    plain = {weights: fit(cluster, "plain", weights=weights, **options) for weights in WEIGHTS}
     rows = []
-    for protocol in protocols:
-        for dither in (0.1, 0.0) if protocol == "blind" else (0.0,):
-            name = f"{protocol}, no dither" if protocol == "blind" and dither == 0 else protocol
-            if report is not None:
-                report(name)
-            try:
-                found = plain if protocol == "plain" else fit(cluster, protocol, dither=dither, **options)
-                rows.append({"protocol": name, **_row(found, plain)})
-            except AtdmError as error:
-                rows.append({"protocol": name, "refused": str(error)})
+    for name, protocol, variant in VARIANTS:
+        if protocol not in protocols:
+            continue
+        if report is not None:
+            report(name)
+        centre = plain[variant.get("weights", "fitted")]
+        try:
+            found = centre if protocol == "plain" else fit(cluster, protocol, **options, **variant)
+            rows.append({"protocol": name, **_row(found, centre)})
+        except AtdmError as error:
+            rows.append({"protocol": name, "refused": str(error)})
     return rows
 
 
@@ -57,6 +67,7 @@ def _row(found: Fit, plain: Fit) -> dict[str, Any]:
     if found.weights is not None and plain.weights is not None:
         weights = float((found.weights - plain.weights).abs().max() / plain.weights.abs().max())
     return {
+        "weights": found.weighting,
         "status": str(found.status),
         "r2": test["r2"],
         "ridge": found.ridge,

@@ -1,31 +1,26 @@
-"""Choose order, ridge and season on the training part; look at the test part once, at the end.
+"""Choose order and season on the training part of what a fit released; look at the test part once, at the end.
 
-Under `blind` the agents compare the candidates inside the run that fits the chosen one, and only that one is released.
-Under the other protocols the simulation compares them with all temperatures at hand (`compare_plain`), which says so.
+One fit gives the weights, and with them the aggregate temperature and the load. Everything after that is arithmetic on
+these two series, which whoever ran the fit has anyway: no agent is asked again, whatever the protocol. The ridge shapes
+the weights themselves, so that another one is another fit: only a trusted centre (`plain`) can compare several.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import Progress
 
 from atdm.data import Cluster
-from atdm.data.clock import duration, spell
-from atdm.errors import AtdmError, RunAborted, UsageError
+from atdm.data.clock import duration, phase, season_steps, spell
+from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import FloatArray, Inputs
-from atdm.kernel.estimate import Nonnegative, estimate
+from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.selection import Candidate, Fitted, Score, Solve, choose, score
-from atdm.protocol.plan import Plan, ProtocolName
-from atdm.protocol.readings import public_inputs, seconds
-from atdm.protocol.rules import Rules, check_agents
-from atdm.run import Fit, choosing, fit, make_plan, progress_line, simulate, weather_of
-
-TOLERANCE = 1e-9  # gap at which a candidate's descent stops; the chosen model's stops where atdm.fit says
+from atdm.protocol.plan import ProtocolName, WeightsName
+from atdm.protocol.rules import Rules
+from atdm.run import Fit, fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +30,11 @@ class Question:
     candidates: tuple[Candidate, ...]
     horizon: pd.Timedelta  # of the validation runs
     every: pd.Timedelta  # between their origins
-    train: float
-    nonnegative: Nonnegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selection:
-    """How the candidates did on the training part, and the chosen one's fit, with its test part."""
+    """How the candidates did on the training part, and the fit with the chosen model in it, with its test part."""
 
     question: Question
     scores: tuple[Score, ...]  # in the order asked for
@@ -65,161 +58,97 @@ class Selection:
         }
 
 
-Report = Callable[[int], None]  # number of candidates done
-
-
 def select(
     cluster: Cluster,
     orders: Sequence[int] = (1, 2, 3),
-    ridges: Sequence[float] = (30.0, 100.0, 300.0),
+    ridges: Sequence[float] = (100.0,),
     seasons: Sequence[str] = ("24h",),
     *,
     horizon: str = "24h",
     every: str = "24h",
     protocol: ProtocolName = "blind",
+    weights: WeightsName = "fitted",
     train: float = 0.75,
     nonnegative: Nonnegative = "ridge",
     dither: float = 0.1,
     rules: Rules | None = None,
     progress: bool = False,
 ) -> Selection:
-    """Compare all combinations of order, ridge and season by free runs of `horizon` inside the training part.
+    """Compare all combinations of order and season by free runs of `horizon` inside the training part.
 
-    Origins are `every` apart in its second half; each candidate is fitted on the rows before an origin. The chosen
-    candidate is then fitted on the whole training part under `protocol`, and the test part is looked at once. Under
-    "blind" both happen in one run among the agents, which compare with free weights; `scores` are read at one of them.
+    The series come from one fit as `atdm.fit` makes it (order 2, a season of 24 h) under `protocol` and `weights`.
+    Origins are `every` apart in the second half of its training rows; each candidate is estimated on the rows before an
+    origin. The chosen one is then estimated on all of them, and the test part is looked at once. Several ridges are
+    compared under "plain" only, by one fit each.
     """
     question = Question(
         candidates=tuple(Candidate(order=m, ridge=float(r), season=s) for s, m, r in product(seasons, orders, ridges)),
         horizon=duration(horizon),
         every=duration(every),
-        train=train,
-        nonnegative=nonnegative,
     )
     if not question.candidates:
         raise UsageError("nothing to select from: give at least one order, ridge and season")
-    if protocol == "blind":
-        return _choose_among_agents(cluster, question, Rules() if rules is None else rules, dither, progress)
-    with _progress(progress, len(question.candidates)) as report:
-        scores, notes = compare_plain(cluster, question, report)
+    if len(ridges) > 1 and (protocol != "plain" or weights == "equal"):
+        raise UsageError(
+            f"{len(ridges)} ridges: the ridge is a number of the fit, which {protocol} with {weights} weights makes "
+            "once; give one ridge, or protocol plain to compare several on data you hold"
+        )
+    if min(question.horizon, question.every) < cluster.step:
+        raise UsageError(f"horizon and origins closer than the {spell(cluster.step)} step: choose longer ones")
+    fits = {
+        float(ridge): fit(
+            cluster, protocol, ridge=ridge, train=train, nonnegative=nonnegative, weights=weights, dither=dither,
+            rules=rules, progress=progress,
+        )
+        for ridge in ridges
+    }  # fmt: skip
+    scores, notes = compared(fits, question)
     if not scores:
         raise UsageError(f"no candidate can be fitted; the first says: {notes[0]}")
-    if protocol != "plain":
-        notes.append("candidates were compared in a simulation that holds all readings; only the final fit is private")
     chosen, best = choose(scores)
-    final = fit(
-        cluster, protocol, order=chosen.candidate.order, ridge=chosen.candidate.ridge, season=chosen.candidate.season,
-        train=train, nonnegative=nonnegative, rules=rules, progress=progress,
-    )  # fmt: skip
+    final = with_model(fits[chosen.candidate.ridge], chosen.candidate)
     return Selection(
         question=question, scores=tuple(scores), chosen=chosen, best=best, fit=final, notes=(*notes, *final.notes)
     )
 
 
-def _choose_among_agents(
-    cluster: Cluster, question: Question, rules: Rules, dither: float, progress: bool
-) -> Selection:
-    """One run of `blind`: the agents compare, choose and release."""
-    horizon, every = _steps(cluster, question)
-    rules = replace(rules, dither=dither)
-    check_agents(len(cluster.agents), "blind", rules)
-    plans, notes = _acceptable(cluster, question, rules)
-    if not plans:
-        raise UsageError(f"no candidate can be fitted; the first says: {notes[0]}")
-    plan = choosing(next(iter(plans.values())), [p.model for p in plans.values()], horizon, every)
-    with progress_line(progress, "blind", len(cluster.agents)) as report:
-        final = simulate(cluster, plan, rules, report=report)
-    if final.choice is None or final.choice.scores is None:
-        raise RunAborted("the run ended without a choice")
-    scored = {}
-    for candidate, found in zip(plans, final.choice.scores, strict=True):
-        if found is None:
-            notes.append(f"{_named(candidate)}: the rows before some origin do not determine it, or its runs diverge")
-        else:
-            scored[candidate] = replace(found, candidate=candidate)
-    _, best = choose(tuple(scored.values()))
-    return Selection(
-        question=question, scores=tuple(scored.values()), chosen=scored[list(plans)[final.choice.number]], best=best,
-        fit=final, notes=(*notes, *final.notes),
-    )  # fmt: skip
-
-
-def _acceptable(cluster: Cluster, question: Question, rules: Rules) -> tuple[dict[Candidate, Plan], list[str]]:
-    """The plan of each candidate that agents with these rules accept, and why they would refuse the others."""
-    plans: dict[Candidate, Plan] = {}
-    notes = []
-    for candidate in question.candidates:
-        try:
-            plan = _plan(cluster, "blind", question, candidate)
-        except AtdmError as error:
-            notes.append(f"{_named(candidate)}: {error}")
-            continue
-        reason = rules.reason_to_refuse(plan, len(cluster.agents))
-        if reason is not None:
-            notes.append(f"{_named(candidate)}: {reason}")
-        elif plan.model not in {p.model for p in plans.values()}:
-            plans[candidate] = plan
-    return plans, notes
-
-
-def _steps(cluster: Cluster, question: Question) -> tuple[int, int]:
-    """Horizon and distance of the origins, in steps."""
-    steps = int(question.horizon // cluster.step), int(question.every // cluster.step)
-    if min(steps) < 1:
-        raise UsageError(f"horizon and origins closer than the {spell(cluster.step)} step: choose longer ones")
-    return steps
-
-
-def _named(candidate: Candidate) -> str:
-    return f"order {candidate.order}, ridge {candidate.ridge:g}, season {candidate.season}"
-
-
-def compare_plain(cluster: Cluster, question: Question, report: Report) -> tuple[list[Score], list[str]]:
-    """Score every candidate with all temperatures of the training part at hand."""
-    steps = _steps(cluster, question)
+def compared(fits: dict[float, Fit], question: Question) -> tuple[list[Score], list[str]]:
+    """Every candidate's score on the training rows of the fit with its ridge, and why some have none."""
     scores, notes = [], []
-    for number, candidate in enumerate(question.candidates):
-        report(number)
+    for candidate in question.candidates:
+        found = fits[candidate.ridge]
+        steps = int(question.horizon // found.model.step), int(question.every // found.model.step)
         try:
-            inputs, temperature = _training_part(cluster, question, candidate)
-            scores.append(score(_centre(temperature, question.nonnegative), inputs, candidate, *steps))
+            inputs = inputs_of(found, candidate.season).training_part()
+            state = found.train.to_numpy(float)
+            scores.append(score(_on(state, found.ridge), inputs, candidate, *steps))
         except AtdmError as error:
-            notes.append(f"{_named(candidate)}: {error}")
-    report(len(question.candidates))
+            notes.append(f"order {candidate.order}, ridge {candidate.ridge:g}, season {candidate.season}: {error}")
     return scores, notes
 
 
-def _centre(temperature: FloatArray, nonnegative: Nonnegative) -> Solve:
-    """Fits with every agent's temperature (N × K) at hand."""
+def _on(state: FloatArray, ridge: float) -> Solve:
+    """Models of a given aggregate temperature: its weights stay, whatever the candidate."""
 
-    def solve(part: Inputs, c: Candidate) -> Fitted:
-        found, _ = estimate(
-            part, temperature, order=c.order, ridge=c.ridge, nonnegative=nonnegative, tolerance=TOLERANCE
-        )
-        return Fitted(coefficients=found.coefficients, state=found.state, rss=found.rss, ridge=found.ridge)
+    def solve(part: Inputs, candidate: Candidate) -> Fitted:
+        found = of_state(part, state, order=candidate.order)
+        return Fitted(coefficients=found.coefficients, state=state, rss=found.rss, ridge=ridge)
 
     return solve
 
 
-def _training_part(cluster: Cluster, question: Question, candidate: Candidate) -> tuple[Inputs, FloatArray]:
-    """The inputs and temperatures of the training rows; the others are cut off, so that nobody can look."""
-    plan = _plan(cluster, "plain", question, candidate)
-    whole = public_inputs(plan, seconds(cluster.time), cluster.load.to_numpy(float).sum(axis=1), weather_of(cluster))
-    return whole.training_part(), cluster.temperature.iloc[: whole.train].to_numpy(float)
+def inputs_of(found: Fit, season: str) -> Inputs:
+    """The released rows with another season."""
+    model, period = found.model, season_steps(season, found.model.step)
+    index = pd.DatetimeIndex(found.state.index)
+    return replace(found.inputs, phase=phase(index, model.step, model.timezone, period), period=period)
 
 
-def _plan(cluster: Cluster, protocol: ProtocolName, question: Question, candidate: Candidate) -> Plan:
-    return make_plan(
-        cluster, protocol, order=candidate.order, ridge=candidate.ridge, season=candidate.season,
-        nonnegative=question.nonnegative, train=question.train,
+def with_model(found: Fit, candidate: Candidate) -> Fit:
+    """The same fit, weights and series, with the model of another order and season."""
+    inputs = inputs_of(found, candidate.season)
+    estimate = of_state(inputs, found.state.to_numpy(float), order=candidate.order)
+    return replace(
+        found, model=replace(found.model, coefficients=estimate.coefficients), inputs=inputs, rss=estimate.rss,
+        metrics=estimate.metrics,
     )  # fmt: skip
-
-
-@contextmanager
-def _progress(wanted: bool, total: int) -> Iterator[Report]:
-    if not wanted:
-        yield lambda done: None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("comparing candidates", total=total)
-        yield lambda done: bar.update(task, completed=done)

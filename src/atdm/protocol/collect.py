@@ -1,15 +1,16 @@
-"""Between fits: the aggregate state and load on new rows, released to the aggregator by the agents of a fit.
+"""Rows of the aggregate state and load, opened to the aggregator: s and h of each stamp, under one weighting and by
+one company.
 
     offer   which of the rows asked for every agent can give          ┐ two masked sums that open to the aggregator;
-    show    Σ ξ_i x_i and Σ h_i on those rows, ξ of the fit           ┘ peers learn which rows, and no number
+    show    Σ ξ_i x_i and Σ h_i on those rows                         ┘ peers learn which rows, and no number
 
-Rule 1: an agent that cannot give a row (no reading, shown before, too many totals on it) puts random words in its
-        place, in both sums. A row opens only if everybody gives it; who does not is not to be seen.
-Rule 2: rows are booked, as released and as one more total with coefficient ξ_i, before the first word of them leaves.
+ξ_i is 1/K (`weights="equal"`), or this agent's weight in a fit of the same company. Nothing is computed from anybody's
+data but its own reading, so there is nothing to steer: whoever deviates spoils its own result.
+
+Rule 1: an agent that cannot give a row (no reading, shown too often, beside a change of company) puts random words in
+        its place, in both sums. A row opens only if everybody gives it; who does not is not to be seen.
+Rule 2: days are settled, readings kept and stamps counted before the first word of them leaves.
 Rule 3: the context hashes the offers as received; agents that were shown different ones share no mask.
-
-Nothing is veiled: what opens is what the aggregator is to have, and an altered total deceives the aggregator alone.
-The argument in full is in docs/spec.md.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, FloatArray, IntArray
-from atdm.protocol.blind import BASIS_BITS, LOAD_BOUND, TEMP_BOUND
+from atdm.protocol.account import MOST_ASKINGS, Settled, Shown
+from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
+from atdm.protocol.company import usable
 from atdm.protocol.desk import Desk, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -39,11 +42,10 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import Own, Part
-from atdm.protocol.readings import Readings, Weather, dithered, positions, window
+from atdm.protocol.plan import DAY
+from atdm.protocol.readings import Readings, Weather, dithered, positions
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
-
-OUTSIDE_BASIS = -1  # rank under which an observed total is booked: it is no direction of a basis
 
 
 class Phase(StrEnum):
@@ -53,38 +55,27 @@ class Phase(StrEnum):
     SHOW = "show"
 
 
-class ObservePart(Part):
-    """The agent's side of an observation."""
+class CollectPart(Part):
+    """The agent's side."""
 
     def __init__(self, session: Session, own: Own) -> None:
         super().__init__(session, own)
-        plan = session.run.observation
+        run, account = session.run, own.memory.account
         self.step = 0
-        self.context = digest("observe context", session.run.id)
-        self.times = window(plan)
-        self.fit = own.memory.fits[plan.fit]  # there, or the plan would have been refused
+        self.context = digest("collect context", run.id)
+        self.times = run.rows()
+        self.fit = own.memory.fits[run.collect.fit] if run.collect.fit else None  # there, or this agent would be out
         self._random = Stream(derive(session.seed, "words of rows not given"))
-        at = positions(own.readings.time, self.times)
-        self.given: NDArray[np.bool_] = (at >= 0) & self._may_be_shown()
-        asked = at[self.given]
-        readings = Readings(own.readings.time[asked], own.readings.temperature[asked], own.readings.load[asked])
-        quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
-        self.readings = dithered(readings, own.secret, own.rules.dither, quantum)
+        readings = account.as_sent(usable(own.readings))
+        at = positions(readings.time, self.times)
+        shown_often = account.asked(self.times) >= MOST_ASKINGS
+        self.given: NDArray[np.bool_] = (at >= 0) & ~shown_often & ~account.beside_a_change(self.times, run.company)
+        self.bare = readings.at(at[self.given])
 
     @property
     def weight(self) -> float:
-        """ξ_i of the fit that is observed."""
-        return self.fit.weight
-
-    def _may_be_shown(self) -> NDArray[np.bool_]:
-        """Rows never released, on which one more total with coefficient ξ_i passes no limit of this agent."""
-        exposure, rules = self.own.exposure, self.own.rules
-        totals, leverage = exposure.on(self.times)
-        unseen = positions(exposure.released, self.times) < 0
-        within = (totals + 1 <= rules.totals_cap(self.session.run.agents)) & (
-            leverage + self.weight**2 <= rules.leverage
-        )
-        return unseen & within
+        """ξ_i."""
+        return 1.0 / self.session.run.agents if self.fit is None else self.fit.weight
 
     def begin(self) -> list[Message]:
         """Zero for a row this agent can give, a random word for one it cannot."""
@@ -104,25 +95,38 @@ class ObservePart(Part):
         except PeerError as error:
             raise RunAborted(str(error)) from None
         self.own.notebook.write("scalars", everybody, "offered")
-        self.context = digest("observe context", self.context, total.words)
+        self.context = digest("collect context", self.context, total.words)
         self.step += 1
         return self._show(everybody)
 
     def _show(self, everybody: NDArray[np.bool_]) -> list[Message]:
         """This agent's part of state and load on the rows that everybody offered."""
         if not everybody.any():
-            raise RunAborted("no row was offered by everybody: observe again when there are new readings")
-        shown = everybody & self.given
+            raise RunAborted("no row was offered by everybody: ask again when there are new readings")
+        own, run = self.own, self.session.run
+        shown = everybody[self.given]  # of the rows this agent gives
         if shown.any():
-            rows = self.times[shown]
-            self.own.exposure.charge(rows, self.weight, roster=self.session.run.roster_hash, rank=OUTSIDE_BASIS)
-            self.own.exposure.release(rows)
+            self._book(self.bare.at(np.flatnonzero(shown)))
+        quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
+        readings = dithered(self.bare, own.secret, own.rules.dither, quantum)
         state, load = np.zeros(len(self.times)), np.zeros(len(self.times))
-        state[self.given] = self.weight * (self.readings.temperature - REFERENCE_TEMP)  # Eq. (1)
-        load[self.given] = self.readings.load
-        layout = show_layout(self.session.run.agents, int(everybody.sum()))
+        part = 1.0 if self.fit is None else self.fit.weight  # equal weights are divided by K once, at the aggregator
+        state[self.given] = part * (readings.temperature - REFERENCE_TEMP)  # Eq. (1)
+        load[self.given] = readings.load
+        layout = show_layout(run.agents, int(everybody.sum()), self.fit is None)
         values = {"state": state[everybody], "load": load[everybody]}
         return self._send(Phase.SHOW, layout, values, np.tile(~self.given[everybody], 2))
+
+    def _book(self, readings: Readings) -> None:
+        """Checked and booked in one step: whatever was settled since this run was announced counts."""
+        account, run = self.own.memory.account, self.session.run
+        days = tuple(np.unique(readings.time // DAY).tolist())
+        if (reason := account.refuses_company(days, run.company)) is not None:
+            raise RunAborted(reason)
+        account.book(Settled(days, run.company, run.collect.weights, run.collect.step_seconds))
+        account.send(readings)
+        fit = b"" if self.fit is None else self.fit.question
+        account.book(Shown(readings.time.astype("<i8").tobytes(), fit))
 
     def _send(
         self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: NDArray[np.bool_]
@@ -145,10 +149,10 @@ def offer_layout(rows: int) -> Layout:
 
 
 @lru_cache(maxsize=8)
-def show_layout(agents: int, rows: int) -> Layout:
-    """The bits of a basis total and of the load total of a fit. |ξ_i| < 1: the release checked 1/Σξ² ≥ 3."""
+def show_layout(agents: int, rows: int, equal: bool) -> Layout:
+    """Equal weights are no secret, so that more bits tell nothing; |ξ_i| < 1: a fit's release checked 1/Σξ² ≥ 3."""
     return Layout((
-        fixed("state", rows, agents, TEMP_BOUND, BLIND_BUDGET, most=BASIS_BITS),
+        fixed("state", rows, agents, TEMP_BOUND, BLIND_BUDGET, most=63 if equal else TOTAL_BITS),
         fixed("load", rows, agents, LOAD_BOUND, BLIND_BUDGET),
     ))  # fmt: skip
 
@@ -163,29 +167,34 @@ def opened_offer(data: bytes, rows: int, agents: int) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """What an observation leaves with the aggregator."""
+class Collected:
+    """What collecting leaves with the aggregator."""
 
     time: IntArray  # time stamps of the rows that everybody gave
     state: FloatArray  # s     [°C]
     load: FloatArray  # h      [kW]
 
 
-class ObserveDesk(Desk):
+class CollectDesk(Desk):
     """The aggregator's side: it opens both sums, and passes the offers on."""
 
-    observed: Observed | None = None
+    collected: Collected | None = None
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
         self._pile = Pile(run.agents, 0)
         self._rows: IntArray | None = None  # that everybody offered, once they did
 
+    @property
+    def offered(self) -> IntArray:
+        """Rows that everybody offered: from here on their days belong to this company, whether or not they open."""
+        return np.empty(0, dtype=np.int64) if self._rows is None else self._rows
+
     def begin(self) -> list[Outgoing]:
         return []
 
     def largest(self) -> int:
-        return WORD_BYTES * (2 * self.run.observation.length + 1)
+        return WORD_BYTES * (2 * len(self.run.rows()) + 1)
 
     def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         masked = expect(message, Masked)
@@ -195,27 +204,29 @@ class ObserveDesk(Desk):
         try:
             return self._offered(pile) if self._rows is None else self._open(pile, self._rows)
         except PeerError:
-            raise RunAborted("the observation does not open: somebody saw another run, or did not consent") from None
+            raise RunAborted("the rows do not open: a participant altered a sum, or was shown another run") from None
 
     def _offered(self, pile: Pile) -> list[Outgoing]:
-        times, words = window(self.run.observation), ring.to_bytes(pile.total)
+        times, words = self.run.rows(), ring.to_bytes(pile.total)
         everybody = opened_offer(words, len(times), self.run.agents)
         self.notebook.write("scalars", everybody, "offered")
         self._rows = times[everybody]
         if not len(self._rows):
-            return self._finish(Observed(self._rows, np.empty(0), np.empty(0)))
+            return self._finish(Collected(self._rows, np.empty(0), np.empty(0)))
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
 
     def _open(self, pile: Pile, rows: IntArray) -> list[Outgoing]:
-        layout = show_layout(self.run.agents, len(rows))
+        equal = self.run.collect.weights == "equal"
+        layout = show_layout(self.run.agents, len(rows), equal)
         if len(pile.total) != layout.words:
-            raise PeerError("an observation of an impossible length")
+            raise PeerError("rows of an impossible length")
         values = layout.decode(pile.total, self.run.agents)
-        observed = Observed(rows, values["state"] + REFERENCE_TEMP, values["load"])
-        self.notebook.write("load total", observed.load)
-        self.notebook.write("state", observed.state)
-        return self._finish(observed)
+        state = values["state"] / self.run.agents if equal else values["state"]
+        collected = Collected(rows, state + REFERENCE_TEMP, values["load"])
+        self.notebook.write("load total", collected.load)
+        self.notebook.write("state", collected.state)
+        return self._finish(collected)
 
-    def _finish(self, observed: Observed) -> list[Outgoing]:
-        self.observed, self.finished = observed, True
+    def _finish(self, collected: Collected) -> list[Outgoing]:
+        self.collected, self.finished = collected, True
         return [Outgoing(None, encode(Finished(run=self.run.id)))]

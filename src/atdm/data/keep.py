@@ -1,0 +1,171 @@
+"""What a fit keeps of some homes' readings, and what to say about the rest.
+
+Promise: every home fills its own gaps by itself, as a deployed agent does (gaps.py), before anybody looks at the whole
+table. What is filled, who is left out and which rows are lost is counted here, once, for the reader and the check.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from atdm.data import clock, gaps
+from atdm.data.gaps import BoolArray, Company, Filled, IntArray
+
+NS = 10**9  # ns per s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Kept:
+    """Readings of all homes after filling, and what of them a fit keeps. It has no repr: readings are private."""
+
+    temperature: pd.DataFrame  # by row and agent, NaN where an agent has no reading even so [°C]
+    load: pd.DataFrame  # the same [kW]
+    outdoor: pd.Series  # by row, NaN where it is missing [°C]
+    solar: pd.Series  # the same [kW/m²]
+    step: pd.Timedelta
+    longest: pd.Timedelta  # longest span that was filled
+    filled: pd.Series  # agent -> stamps it filled itself
+    lacks: pd.Series  # agent -> rows without a reading of it, after filling
+    days_out: pd.Series  # agent -> UTC days on which it is out
+    counts: BoolArray  # rows × agents: it has a reading, and is not out that day
+    company: Company
+
+    @property
+    def rows(self) -> int:
+        """Rows of the window: the stamps of the table, and those that some agent filled."""
+        return len(self.counts)
+
+    @property
+    def rows_kept(self) -> int:
+        return int(self.company.kept.sum())
+
+    @property
+    def agents(self) -> pd.Index:
+        """Those that stay."""
+        return self.filled.index[self.company.stays]
+
+    @property
+    def costs(self) -> pd.Series:
+        """Agent that stays -> rows it lacks, or is out on, of those lost for all; the costliest first."""
+        lost = self.counts.any(axis=1) & self._weather() & ~self.company.kept
+        costs = pd.Series((~self.counts[lost]).sum(axis=0), index=self.filled.index)
+        return costs[self.company.stays].sort_values(ascending=False, kind="stable")
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Agent -> why it is left out."""
+        out = self.filled.index[~self.company.stays]
+        return {str(agent): f"it lacks {self._lack(agent, f' of {self.rows} rows')}" for agent in out}
+
+    def cause(self) -> str:
+        """Why rows are lost, in a few words."""
+        costs = self.costs
+        if costs.any():
+            return f"agent {costs.index[0]!r} lacks {self._lack(costs.index[0])}"
+        nobody = self._weather() & ~self.counts.any(axis=1) & self.temperature.notna().any(axis="columns").to_numpy()
+        if nobody.any():
+            days = len(np.unique(pd.DatetimeIndex(self.temperature.index)[nobody].normalize()))
+            return f"on {_days(days)} no agent has half of the rows"
+        lacks = self.lacks[self.agents].sort_values(ascending=False, kind="stable")
+        return (
+            f"agent {lacks.index[0]!r} lacks {self._lack(lacks.index[0])}" if lacks.any() else "the weather has holes"
+        )
+
+    def notes(self) -> list[str]:
+        """What was filled, who is left out, how many rows are lost: a line each."""
+        said = [f"agent {agent!r} left out: {why}" for agent, why in self.left_out.items()]
+        if (filled := self._filled_note()) is not None:
+            said.insert(0, filled)
+        if lost := self.rows - self.rows_kept:
+            said.append(
+                f"{lost} of {self.rows} time stamps dropped for all agents, a reading was missing ({self.cause()})"
+            )
+        return said
+
+    def _filled_note(self) -> str | None:
+        own = self.filled[self.agents]
+        own = own[own > 0].sort_values(ascending=False, kind="stable")
+        if own.empty:
+            return None
+        across = f"filled across gaps of up to {clock.spell(self.longest)}"
+        total, most = int(own.sum()), own.index[0]
+        readings = "1 reading" if total == 1 else f"{total} readings"
+        if len(own) == 1:
+            return f"{readings} of agent {most!r} {across}"
+        return f"{readings} of {len(own)} agents {across}, most of {most!r} ({own.iloc[0]})"
+
+    def _lack(self, agent: str, of: str = "") -> str:
+        days = int(self.days_out[agent])
+        return f"{int(self.lacks[agent])}{of}" + (f", on {_days(days)} more than half" if days else "")
+
+    def _weather(self) -> BoolArray:
+        return np.asarray(self.outdoor.notna() & self.solar.notna())
+
+
+def keep(
+    temperature: pd.DataFrame,
+    load: pd.DataFrame,
+    outdoor: pd.Series,
+    solar: pd.Series,
+    *,
+    step: pd.Timedelta,
+    longest: pd.Timedelta,
+) -> Kept:
+    """Fill every home's own gaps of up to `longest`, then settle who stays and which rows are lost.
+
+    The values have passed the rules; the stamps are increasing (in ns, UTC) on one grid of `step`, whole seconds.
+    The weather may have more stamps: a row that all homes lack in the table is there where they filled it.
+    """
+    given = pd.DatetimeIndex(temperature.index)
+    agents, seconds, step_seconds = temperature.columns, given.asi8 // NS, _seconds(step)
+    homes = [
+        gaps.fill(seconds, t, h, step_seconds, _seconds(longest))
+        for t, h in zip(temperature.to_numpy().T, load.to_numpy().T, strict=True)
+    ]
+    time = _rows(given, homes, pd.DatetimeIndex(outdoor.index))
+    rows = time.asi8 // NS
+    shape = len(rows), len(homes)
+    t, h, filled = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    counts, days = np.zeros(shape, dtype=bool), np.zeros(shape[1], dtype=np.int64)
+    for i, home in enumerate(homes):
+        place = np.searchsorted(rows, home.time)
+        here = rows[place] == home.time  # a stamp that was filled, but has no weather, is no row
+        place = place[here]
+        t[place, i], h[place, i], filled[place, i] = home.temperature[here], home.load[here], home.filled[here]
+        out = np.isin(rows // gaps.DAY, gaps.days_out(home.time, int(rows[0]), int(rows[-1]), step_seconds))
+        counts[place, i] = True
+        counts[out, i] = False
+        days[i] = len(np.unique(rows[out] // gaps.DAY))
+    sky = pd.DataFrame({"outdoor": outdoor, "solar": solar}).reindex(time)
+    weather = sky.notna().all(axis="columns").to_numpy()
+    return Kept(
+        temperature=pd.DataFrame(t, index=time, columns=agents),
+        load=pd.DataFrame(h, index=time, columns=agents),
+        outdoor=sky["outdoor"],
+        solar=sky["solar"],
+        step=step,
+        longest=longest,
+        filled=pd.Series(filled.sum(axis=0), index=agents, name="filled"),
+        lacks=pd.Series(np.isnan(t).sum(axis=0), index=agents),
+        days_out=pd.Series(days, index=agents),
+        counts=counts,
+        company=gaps.company(counts & weather[:, None], [str(agent) for agent in agents]),
+    )
+
+
+def _rows(given: pd.DatetimeIndex, homes: list[Filled], weather: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """The stamps given, and those that homes filled where there is weather."""
+    filled = np.unique(np.concatenate([home.time[home.filled] for home in homes]))
+    new: IntArray = np.setdiff1d(filled, given.asi8 // NS) * NS + given.asi8[0] % NS
+    if len(new) == 0:
+        return given
+    return given.union(pd.DatetimeIndex(new, tz="UTC").intersection(weather)).rename("time")
+
+
+def _seconds(length: pd.Timedelta) -> int:
+    return int(length // pd.Timedelta(seconds=1))
+
+
+def _days(count: int) -> str:
+    return "1 day" if count == 1 else f"{count} days"

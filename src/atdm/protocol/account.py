@@ -1,0 +1,346 @@
+"""What an agent has given of itself, for life: by UTC day and, where readings left, by time stamp.
+
+    day      in or out (judged once) · way of weighting · company · grid · totals and counts of signs answered ·
+             the plan they belong to · the fit it is shown under
+    stamp    temperature and load as first sent, and how often the stamp was shown
+    question hash of everything a total depends on, and how often it was answered
+
+Rule 1: whatever the account must remember is a Booking, made by `book` before the answer it belongs to leaves, and
+        written down with it. The account is what its bookings make of an empty one, in any number of restarts.
+Rule 2: nothing is ever taken off it, and nothing in it enters an answer, but for readings kept as first sent.
+Rule 3: it refuses with fixed texts: no number in them comes from readings.
+Each rule with the attack it answers: docs/spec.md §6.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from atdm.crypto.keys import KEY_BYTES, digest
+from atdm.kernel.design import FloatArray, IntArray
+from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, WeightsName, day_count, first_day
+from atdm.protocol.readings import Readings, positions
+
+MOST_ASKINGS = 4  # of one question, or of one stamp: a run that broke off can be repeated
+BLOCK = 28  # days in which companies only shrink: UTC day number div 28
+HOLE = 6 * 3600  # s on either side of a midnight at which the company changes
+FITTED_DAYS, OF_DAYS = 120, 365  # days of fitted weights, at most, in so many days
+
+OTHER_WEIGHTING = "a day of the window was shown under other weights"
+OTHER_GRID = "a day of the window was summed on another grid"
+SPENT = "the account of a day of the window has no room for another fit"
+TOO_MANY_DAYS = f"fitted weights would touch more than {FITTED_DAYS} of {OF_DAYS} days"
+OTHER_COMPANY = "a day of the window was summed with another company"
+GROWN = f"within a block of {BLOCK} days companies only shrink"
+ASKED_TOO_OFTEN = f"this question was answered {MOST_ASKINGS} times"
+NO_ROOM = "a day of the window has had all the totals it can give"
+
+Kind = Literal["total", "signs", "release"]
+BoolArray = NDArray[np.bool_]
+
+
+class Booking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, array_like=True):
+    """One thing that the account must remember."""
+
+
+class Judged(Booking, frozen=True):
+    """In or out on these days, for good."""
+
+    inside: tuple[int, ...] = ()
+    outside: tuple[int, ...] = ()
+
+
+class Settled(Booking, frozen=True):
+    """The company, the weighting and the grid of these days, from the first word that carries a reading."""
+
+    days: tuple[int, ...]
+    company: bytes  # identity keys in order
+    weights: WeightsName
+    step: int  # s
+
+
+class Answered(Booking, frozen=True):
+    """A question of a fit over these days."""
+
+    days: tuple[int, ...]
+    question: bytes
+    kind: Kind
+    plan: bytes  # hash
+
+
+class Sent(Booking, frozen=True):
+    """Readings that left for the first time, as they were then."""
+
+    time: bytes  # int64 [s]
+    temperature: bytes  # float64 [°C]
+    load: bytes  # float64 [kW]
+    filled: bytes  # one byte each: 1 where the agent filled a gap
+
+
+class Shown(Booking, frozen=True):
+    """State and load of these stamps, to the aggregator; fit: the one whose weights it was, empty for equal ones."""
+
+    time: bytes  # int64 [s]
+    fit: bytes = b""
+
+
+AnyBooking = Judged | Settled | Answered | Sent | Shown
+
+
+class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """What the account says of one UTC day."""
+
+    judged: bool | None = None
+    weights: WeightsName | None = None
+    company: bytes = b""  # hash; empty until the first reading left
+    step: int = 0  # s
+    totals: int = 0
+    signs: int = 0
+    plan: bytes = b""  # of the fit that asked last
+    fit: bytes = b""  # question of the release, or the fit it is observed under
+
+
+class Stamps(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """A Sent that is whole: arrays by time."""
+
+    time: bytes = b""
+    temperature: bytes = b""
+    load: bytes = b""
+    filled: bytes = b""
+    shown: bytes = b""
+
+
+class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An account as it is written down."""
+
+    days: dict[int, Day]
+    companies: dict[bytes, bytes]
+    questions: dict[bytes, int]
+    stamps: Stamps
+
+
+def company_hash(identities: bytes) -> bytes:
+    return digest("company", identities)
+
+
+def identities_in(company: bytes) -> frozenset[bytes]:
+    return frozenset(company[i : i + KEY_BYTES] for i in range(0, len(company), KEY_BYTES))
+
+
+@dataclass(slots=True, repr=False)
+class Account:
+    days: dict[int, Day] = field(default_factory=dict)
+    companies: dict[bytes, bytes] = field(default_factory=dict)  # hash → identity keys in order
+    questions: dict[bytes, int] = field(default_factory=dict)  # hash → times answered
+    time: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # stamps that left, ascending
+    temperature: FloatArray = field(default_factory=lambda: np.empty(0))
+    load: FloatArray = field(default_factory=lambda: np.empty(0))
+    filled: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
+    shown: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
+    _new: list[AnyBooking] = field(default_factory=list)  # since the last `booked`
+
+    def __repr__(self) -> str:
+        return f"Account({len(self.days)} days, {len(self.time)} stamps, {len(self.questions)} questions)"
+
+    # What it allows
+
+    def refuses(self, plan: AnyPlan, day: int, totals: int, most: int, fit: bytes) -> str | None:
+        """Why a day of a plan is out; totals: how many it may ask for, of `most` a day; fit: whose weights it means."""
+        known = self.days.get(day)
+        if known is None:
+            return None
+        if known.weights not in (None, plan.weights):
+            return OTHER_WEIGHTING
+        if known.step not in (0, plan.step_seconds):
+            return OTHER_GRID
+        if isinstance(plan, Collect):
+            other_fit = known.fit != fit and (known.fit != b"" or known.totals > 0)
+            return OTHER_WEIGHTING if fit and other_fit else None
+        if known.plan == plan.hash():
+            return None  # the same fit again: its questions decide
+        if known.fit or known.signs or known.totals + totals > most:
+            return SPENT
+        return None
+
+    def refuses_fit(self, plan: Plan) -> str | None:
+        """Why fitted weights would touch too many days."""
+        fitted = {day for day, known in self.days.items() if known.totals}
+        days = np.array(sorted(fitted | set(range(first_day(plan), first_day(plan) + day_count(plan)))))
+        crowded = days[FITTED_DAYS:] - days[:-FITTED_DAYS] < OF_DAYS if len(days) > FITTED_DAYS else np.array([False])
+        return TOO_MANY_DAYS if crowded.any() else None
+
+    def refuses_company(self, days: Iterable[int], company: bytes) -> str | None:
+        """Why these days cannot be summed with this company: a day has one, and within a block they only shrink."""
+        hashed, members = company_hash(company), identities_in(company)
+        wanted = np.array(sorted(days))
+        for block in np.unique(wanted // BLOCK).tolist():
+            own = wanted[wanted // BLOCK == block]
+            for other in range(block * BLOCK, (block + 1) * BLOCK):
+                known = self._company(other)
+                if known in (b"", hashed):
+                    continue
+                if other in own:
+                    return OTHER_COMPANY
+                theirs = identities_in(self.companies[known])
+                if (own.max() > other and not members <= theirs) or (own.min() < other and not theirs <= members):
+                    return GROWN
+        return None
+
+    def beside_a_change(self, time: IntArray, company: bytes) -> BoolArray:
+        """Stamps within six hours of a midnight beyond which the day was settled with another company: extrapolating
+        both sums across it would show the home that left."""
+        hashed, day = company_hash(company), time // DAY
+        near = np.zeros(len(time), dtype=bool)
+        for each in np.unique(day).tolist():
+            own = day == each
+            if self._company(each - 1) not in (b"", hashed):
+                near |= own & (time - each * DAY < HOLE)
+            if self._company(each + 1) not in (b"", hashed):
+                near |= own & ((each + 1) * DAY - time <= HOLE)
+        return near
+
+    def asked(self, time: IntArray) -> IntArray:
+        """How often each stamp was shown."""
+        at = positions(self.time, time)
+        answer: IntArray = np.where(at >= 0, self.shown[at] if len(self.shown) else 0, 0).astype(np.int64)
+        return answer
+
+    def refuses_question(self, days: Iterable[int], question: bytes, kind: Kind, totals: int) -> str | None:
+        """A question answered before is free, and gets the same answer, up to four times in all."""
+        times = self.questions.get(question, 0)
+        if times >= MOST_ASKINGS:
+            return ASKED_TOO_OFTEN
+        if times:
+            return None
+        known = [self.days[day] for day in days if day in self.days]
+        if kind == "total":
+            spent = any(day.totals >= totals for day in known)
+        elif kind == "signs":
+            spent = any(day.signs >= MOST_SIGNS for day in known)
+        else:
+            spent = any(day.fit for day in known)
+        return NO_ROOM if spent else None
+
+    def as_sent(self, readings: Readings) -> Readings:
+        """The agent's readings, those that left before as they were then: a correction would show as a difference."""
+        if not len(self.time):
+            return readings
+        time = np.union1d(readings.time, self.time)
+        own, kept = np.searchsorted(time, readings.time), np.searchsorted(time, self.time)
+        columns = []
+        for now, before in ((readings.temperature, self.temperature), (readings.load, self.load)):
+            column = np.empty(len(time))
+            column[own] = now
+            column[kept] = before
+            columns.append(column)
+        filled = np.zeros(len(time), dtype=bool)
+        filled[own] = readings.filled
+        filled[kept] = self.filled.astype(bool)
+        return Readings(time, columns[0], columns[1], filled)
+
+    # What is booked
+
+    def book(self, booking: AnyBooking) -> None:
+        """Remember something before the answer that it belongs to leaves."""
+        self._apply(booking)
+        self._new.append(booking)
+
+    def send(self, readings: Readings) -> None:
+        """Book readings that leave; those that left before are known."""
+        new = positions(self.time, readings.time) < 0
+        if new.any():
+            columns = (readings.temperature[new].astype("<f8"), readings.load[new].astype("<f8"))
+            flags = readings.filled[new].astype(np.uint8)
+            self.book(Sent(readings.time[new].astype("<i8").tobytes(), *(c.tobytes() for c in (*columns, flags))))
+
+    def booked(self) -> tuple[AnyBooking, ...]:
+        """What came in since the last call: to be written down before the message that caused it is answered."""
+        new, self._new = tuple(self._new), []
+        return new
+
+    def apply(self, bookings: Sequence[AnyBooking]) -> None:
+        """Take over what was written down."""
+        for booking in bookings:
+            self._apply(booking)
+
+    def _apply(self, booking: AnyBooking) -> None:
+        if isinstance(booking, Judged):
+            for inside, days in ((True, booking.inside), (False, booking.outside)):
+                for day in self._each(days):
+                    day.judged = inside
+        elif isinstance(booking, Settled):
+            hashed = company_hash(booking.company)
+            self.companies[hashed] = booking.company
+            for day in self._each(booking.days):
+                day.company, day.weights, day.step = hashed, booking.weights, booking.step
+        elif isinstance(booking, Answered):
+            self._answered(booking)
+        elif isinstance(booking, Sent):
+            self._sent(booking)
+        else:
+            self._shown(np.frombuffer(booking.time, dtype="<i8").astype(np.int64), booking.fit)
+
+    def _answered(self, booking: Answered) -> None:
+        times = self.questions.get(booking.question, 0)
+        self.questions[booking.question] = times + 1
+        if times:
+            return
+        for day in self._each(booking.days):
+            day.plan = booking.plan
+            day.totals += booking.kind == "total"
+            day.signs += booking.kind == "signs"
+            if booking.kind == "release":
+                day.fit = booking.question
+
+    def _sent(self, booking: Sent) -> None:
+        added = np.frombuffer(booking.time, dtype="<i8").astype(np.int64)
+        order = np.argsort(np.concatenate([self.time, added]), kind="stable")
+
+        def merged(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
+            return np.concatenate([old, new])[order]
+
+        self.time = merged(self.time, added)  # type: ignore[assignment]
+        self.temperature = merged(self.temperature, np.frombuffer(booking.temperature, "<f8"))  # type: ignore[assignment]
+        self.load = merged(self.load, np.frombuffer(booking.load, "<f8"))  # type: ignore[assignment]
+        self.filled = merged(self.filled, np.frombuffer(booking.filled, np.uint8))  # type: ignore[assignment]
+        self.shown = merged(self.shown, np.zeros(len(added), dtype=np.uint8))  # type: ignore[assignment]
+
+    def _shown(self, time: IntArray, fit: bytes) -> None:
+        self.shown = self.shown.copy()
+        self.shown[positions(self.time, time)] += np.uint8(1)
+        if fit:
+            for day in self._each(np.unique(time // DAY).tolist()):
+                day.fit = fit
+
+    def _each(self, days: Iterable[int]) -> Iterator[Day]:
+        for day in days:
+            yield self.days.setdefault(day, Day())
+
+    def _company(self, day: int) -> bytes:
+        return self.days[day].company if day in self.days else b""
+
+    # Written down
+
+    def saved(self) -> SavedAccount:
+        stamps = Stamps(
+            self.time.astype("<i8").tobytes(), self.temperature.astype("<f8").tobytes(),
+            self.load.astype("<f8").tobytes(), self.filled.tobytes(), self.shown.tobytes(),
+        )  # fmt: skip
+        return SavedAccount(self.days, self.companies, self.questions, stamps)
+
+    @classmethod
+    def restored(cls, saved: SavedAccount) -> "Account":
+        s = saved.stamps
+        time, temperature, load = np.frombuffer(s.time, "<i8"), np.frombuffer(s.temperature), np.frombuffer(s.load)
+        filled, shown = np.frombuffer(s.filled, np.uint8), np.frombuffer(s.shown, np.uint8)
+        if len({len(time), len(temperature), len(load), len(filled), len(shown)}) != 1:
+            raise ValueError("stamps of different numbers")
+        return cls(
+            dict(saved.days), dict(saved.companies), dict(saved.questions),
+            time.astype(np.int64), temperature.astype(float), load.astype(float), filled.copy(), shown.copy(),
+        )  # fmt: skip
+

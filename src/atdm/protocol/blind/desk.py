@@ -1,0 +1,107 @@
+"""The aggregator's side of `blind` with fitted weights: it adds masked words and passes totals on; only the release
+opens to it, and it takes that only if every agent vouches for the same words."""
+
+from atdm.crypto import ring
+from atdm.crypto.keys import digest, verify
+from atdm.errors import PeerError, RunAborted
+from atdm.protocol.blind.layouts import number_count, open_layout, release_layout
+from atdm.protocol.blind.release import sealed_size, unpack_release, vouched
+from atdm.protocol.blind.veil import next_context
+from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
+from atdm.protocol.ledger import Notebook
+from atdm.protocol.messages import Finished, Masked, Release, Seal, Secret, Secrets, ToAggregator, Total, encode, expect
+from atdm.protocol.plan import VERSION
+from atdm.protocol.readings import Weather
+from atdm.protocol.session import Run
+
+BOX_BYTES = 48  # a 32-byte secret and its tag
+
+
+class BlindDesk(Desk):
+    def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
+        super().__init__(run, weather, notebook)
+        self._pile = Pile(run.agents, 0)
+        self._secrets = self._seal = False
+        self._vouched: dict[int, bytes] = {}
+        self._context = digest("blind context", run.id)
+        self._sums = 0
+        largest_sum = 2 * open_layout(run.agents, run.plan.length).words + number_count(run.plan) + 4096  # words
+        self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)
+
+    def begin(self) -> list[Outgoing]:
+        return []
+
+    def largest(self) -> int:
+        return self._largest
+
+    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+        if isinstance(message, Secrets):
+            return self._pass_secrets(sender, message)
+        if isinstance(message, Seal):
+            return self._pass_seal(sender, message)
+        if isinstance(message, Release):
+            return self._release(sender, message)
+        masked = expect(message, Masked)
+        if not self._pile.add(sender, masked.step, masked.phase, masked.words):
+            return []
+        pile, self._pile = self._pile, Pile(self.run.agents, masked.step + 1)
+        self._sums += pile.phase in ("open", "step")
+        words = ring.to_bytes(pile.total)
+        self._context = next_context(self._context, words)
+        return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
+
+    def _pass_secrets(self, sender: int, message: Secrets) -> list[Outgoing]:
+        if sender != 0 or self._secrets:
+            raise PeerError("sealed secrets from somebody who does not lead, or twice: ignored")
+        if len(message.boxes) != BOX_BYTES * (self.run.agents - 1):
+            raise RunAborted("the leader sealed the group secret for another number of agents")
+        self._secrets = True
+        return [
+            Outgoing(i, encode(Secret(run=self.run.id, box=message.boxes[BOX_BYTES * (i - 1) : BOX_BYTES * i])))
+            for i in range(1, self.run.agents)
+        ]
+
+    def _pass_seal(self, sender: int, message: Seal) -> list[Outgoing]:
+        if sender != 0 or self._seal or message.step != self._pile.step:
+            raise PeerError("a seal from somebody who does not lead, or twice: ignored")
+        if len(message.box) > sealed_size(self.run.plan, self._sums) + BOX_BYTES:
+            raise RunAborted("the leader's seal is larger than its numbers")
+        self._seal, self._context = True, next_context(self._context, message.box)
+        data = encode(message)
+        return [Outgoing(i, data) for i in range(1, self.run.agents)]
+
+    def _release(self, sender: int, message: Release) -> list[Outgoing]:
+        if not self._seal:
+            raise PeerError("a part of a release before the seal: ignored")
+        if len(message.hash) != 32 or len(message.signature) != 64:
+            raise PeerError("a release with a hash or signature of the wrong length: ignored")
+        verify(self.run.members[sender].identity, message.signature, "vouch", VERSION, message.hash)
+        complete = self._pile.add(sender, message.step, "release", message.words)
+        self._vouched[sender] = message.hash
+        return self._open() if complete else []
+
+    def _open(self) -> list[Outgoing]:
+        plan, total = self.run.plan, self._pile.total
+        rows = (len(total) - release_layout(plan, 0).words) // 2
+        layout = release_layout(plan, rows)
+        if len(total) != layout.words:
+            raise RunAborted("the release has an impossible length")
+        try:
+            values = layout.decode(total, self.run.agents)["release"]
+            if set(self._vouched.values()) != {vouched(self.run.id, self._context, values)}:
+                raise PeerError("not every agent vouches for these numbers")
+            released = unpack_release(plan, values)
+        except (PeerError, ValueError, IndexError, OverflowError):
+            raise RunAborted(
+                "the release does not open to numbers that every agent vouches for: a participant altered it, or was "
+                "shown another run; no result was taken"
+            ) from None
+        estimate, c = released.estimate, released.estimate.coefficients
+        self.notebook.write("load total", released.load)
+        self.notebook.write("state", estimate.state)
+        self.notebook.write("coefficients", [*c.alpha, *c.beta, *c.gamma, *c.theta, *c.occupancy])
+        measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
+        self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
+        self.outcome = Outcome(estimate, released.load, released.kept, self._sums)
+        self.finished = True
+        return [Outgoing(None, encode(Finished(run=self.run.id)))]

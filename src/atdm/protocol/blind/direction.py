@@ -1,0 +1,134 @@
+"""What an agent adds to the next total: from the opened sums, which everybody has, and from its own series alone.
+
+    r_i = ν − Z_iᵀ(Zξ) − λξ_i            this agent's part of the residual ν1 − Gξ of SP_II, Eq. (4)
+    raw_i = r_i / ((‖Z_i‖² + λ) ν)       Jacobi's step
+    p_i = raw_i/scale within ±clip/√K    its part of the next total Σ p_i x_i
+
+Rule: what a run decides (λ, scale, stop) follows from opened sums alone, in `RidgeLadder` and `next_scale`; an agent's
+own numbers enter nothing but its own words.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from atdm.kernel.descent import RIDGE_GROWTH, Descent, lag_filter
+from atdm.kernel.design import Design, FloatArray
+from atdm.kernel.span import Span
+from atdm.protocol.blind.layouts import LADDER, SQUARE_SUM, part_bound, saturated
+
+CONTRACTION = 0.4  # of the next direction's size against the last: residuals shrink from step to step
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The descent in the span as all agents find it."""
+
+    descent: Descent
+    multiplier: float  # ν
+    error: FloatArray  # Zξ over the training rows  [°C]
+    trials: FloatArray  # weights along the ladder of ridges, one row each; none where weights are free
+
+
+def look(span: Span, tolerance: float, ridges: FloatArray) -> Look:
+    """The whole descent; ridges: the ladder at which signs of weights are wanted."""
+    found = span.descend(tolerance)
+    error = span.residual_series(found.alpha, found.weights)
+    trials = span.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(span)))
+    return Look(found, found.objectives[-1], error, trials)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSeries:
+    """An agent's own side of the model: the lags of its temperature and their inner products."""
+
+    lags: FloatArray  # (M+1) × n  [K]
+    gram: FloatArray  # of their part outside span X
+
+    @classmethod
+    def build(cls, x: FloatArray, design: Design) -> "OwnSeries":
+        projected = design.projected_lags(x)
+        return cls(x[design.lagged], projected @ projected.T)
+
+
+def residual(found: Look, own: OwnSeries, weight: float, ridge: float) -> tuple[float, float]:
+    """(r_i/ν, raw_i)."""
+    a, nu = lag_filter(found.descent.alpha), found.multiplier
+    r = nu - float(a @ (own.lags @ found.error)) - ridge * weight
+    size = float(a @ own.gram @ a)  # ‖Z_i‖²
+    return r / nu, r / ((size + ridge) * nu)
+
+
+def step_values(
+    found: Look, own: OwnSeries, q: FloatArray, x: FloatArray, ridge: float, scale: float, agents: int, clip: float
+) -> tuple[float, dict[str, FloatArray]]:
+    """p_i and this agent's words of a step; q: its parts of the totals so far."""
+    relative, raw = residual(found, own, float(q @ found.descent.weights), ridge)
+    bound = part_bound(agents, clip)
+    p = float(saturated(raw / scale, bound))
+    values = {
+        "total": p * x,
+        "one": np.array([p]),
+        "gram": p * np.append(q, p),
+        "squares": _squares(relative, raw / scale, agents=agents),
+        "negative": (found.trials @ q < 0).astype(float),
+    }
+    return p, values
+
+
+def signs_values(found: Look, own: OwnSeries, q: FloatArray, ridge: float, agents: int) -> dict[str, FloatArray]:
+    """This agent's words in the final span."""
+    relative, _ = residual(found, own, float(q @ found.descent.weights), ridge)
+    return {"squares": _squares(relative, agents=agents), "negative": (found.trials @ q < 0).astype(float)}
+
+
+def _squares(*values: float, agents: int) -> FloatArray:
+    return saturated(np.square(values), SQUARE_SUM / agents)
+
+
+def gap(square: float, agents: int) -> float:
+    """‖ν1 − Gξ‖/‖ν1‖ from the opened Σ (r_i/ν)²."""
+    return math.sqrt(max(square, 0.0) / agents)
+
+
+def first_scale(agents: int, ridge: float) -> float:
+    """√K/λ: raw_i is at most about 1/λ, and too large a scale does no harm."""
+    return math.sqrt(agents) / ridge
+
+
+def next_scale(scale: float, square: float) -> float:
+    """From the opened Σ (raw_i/scale)²; zero where the descent stands."""
+    return CONTRACTION * scale * math.sqrt(max(square, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class RidgeLadder:
+    """λ·1.1ᵏ, k from the counts of negative weights; powers by repeated multiplication, the same on every machine."""
+
+    base: float
+    moves: bool  # nonnegative="ridge"
+    k: int = 0
+
+    @property
+    def ridge(self) -> float:
+        return self._power(self.k)
+
+    def _power(self, k: int) -> float:
+        value = self.base
+        for _ in range(k):
+            value *= RIDGE_GROWTH
+        return value
+
+    def rungs(self) -> FloatArray:
+        """The ridges at which weights are looked at, from one below to twelve above."""
+        return np.array([self._power(max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
+
+    def better(self, negative: FloatArray) -> "RidgeLadder":
+        """The first ridge of the ladder without a negative weight; one down where there is none here and none below."""
+        if not self.moves:
+            return self
+        below, *upwards = negative.tolist()
+        up = next((j for j, count in enumerate(upwards) if count == 0), LADDER[-1])
+        down = 1 if up == 0 and self.k and below == 0 else 0
+        return RidgeLadder(self.base, self.moves, self.k + up - down)

@@ -1,0 +1,177 @@
+"""The numbers that a run releases: the leader seals them, every agent verifies and vouches for them, the aggregator
+takes them only if all do.
+
+    sealed     α, β, γ, θ, occ · metrics · λ, rss, residual, iterations, status · c, previous c · salt
+    released   α, β, γ, θ, occ · metrics · λ, rss, residual, iterations, status · rows kept · h · s · salt
+
+c stays with the agents. h and s follow from what everybody opened, bit by bit.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from atdm.crypto.keys import digest
+from atdm.crypto.ring import UInt64Array
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
+from atdm.kernel.design import REFERENCE_TEMP, FloatArray, Inputs, IntArray
+from atdm.kernel.estimate import Estimate, complete
+from atdm.kernel.span import Span
+from atdm.kernel.thermal import Coefficients
+from atdm.protocol.blind.layouts import METRICS, SALT_WORDS, SINGLE, bitmap_words, number_count
+from atdm.protocol.plan import VERSION, Plan
+from atdm.protocol.readings import window
+
+VERIFY = 1e-9  # relative, block by block: an agent's own numbers against the leader's
+STATUSES = tuple(Status)
+DEVIATES = "the leader's numbers are not what the opened sums give: it deviates, or its arithmetic does"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What the leader tells the others before they consent."""
+
+    numbers: FloatArray  # as released
+    weights: FloatArray  # c
+    previous: FloatArray  # the c from which SP_I found α
+    salt: FloatArray  # 256 bits, as four words
+
+    def pack(self) -> bytes:
+        return np.concatenate([self.numbers, self.weights, self.previous, self.salt]).astype("<f8").tobytes()
+
+
+def unpack_sealed(data: bytes, plan: Plan, size: int) -> Sealed:
+    sizes = [number_count(plan), size, size, SALT_WORDS]
+    if len(data) != 8 * sum(sizes):
+        raise RunAborted(DEVIATES)
+    values = np.frombuffer(data, dtype="<f8").astype(np.float64)
+    numbers, weights, previous, salt = np.split(values, np.cumsum(sizes)[:-1])
+    if not (np.isfinite(weights).all() and np.isfinite(previous).all()):
+        raise RunAborted(DEVIATES)
+    return Sealed(numbers, weights, previous, salt)
+
+
+def sealed_size(plan: Plan, size: int) -> int:
+    """Bytes."""
+    return 8 * (number_count(plan) + 2 * size + SALT_WORDS)
+
+
+def estimate_of(span: Span, inputs: Inputs, found: Descent, gap: float, reached: bool) -> Estimate:
+    """Everything that follows from α, c and the opened sums; reached: whether the tolerance was."""
+    status = Status.CONVERGED if reached else Status.CAPPED
+    return complete(
+        span.design, inputs, alpha=found.alpha, state=span.state(found.weights) + REFERENCE_TEMP, ridge=span.ridge,
+        iterations=found.iterations, status=status if found.converged else Status.NOT_CONVERGED, solver_residual=gap,
+    )  # fmt: skip
+
+
+def numbers_of(estimate: Estimate) -> FloatArray:
+    single = [
+        estimate.ridge, estimate.rss, estimate.solver_residual, float(estimate.iterations),
+        float(STATUSES.index(estimate.status)),
+    ]  # fmt: skip
+    measured = [estimate.metrics[p][k][m] for p, k, m in METRICS]
+    return np.concatenate([*estimate.coefficients.parts(), measured, single])
+
+
+def verify(
+    sealed: Sealed, span: Span, inputs: Inputs, plan: Plan, gap: float, reached: bool, agents: int
+) -> Estimate:
+    """One step of SP_I and SP_II and every number, worked out again from the opened sums; also that the state rests on
+    enough agents."""
+    alpha = sealed.numbers[: plan.order]
+    own_alpha, f1 = span.sp1(sealed.previous)
+    own_weights, f2 = span.sp2(alpha)
+    iterations, status = sealed.numbers[-2:].tolist()
+    if not (1 <= iterations <= MAX_ITERATIONS and iterations == int(iterations) and status in range(len(STATUSES))):
+        raise RunAborted(DEVIATES)
+    converged = STATUSES[int(status)] is not Status.NOT_CONVERGED
+    if converged and not f1 - f2 < plan.tolerance * max(1.0, f2) + VERIFY * f2:
+        raise RunAborted(DEVIATES)
+    found = Descent(
+        alpha=alpha, weights=sealed.weights, previous=sealed.previous, objectives=(f1, f2) * int(iterations),
+        converged=converged,
+    )  # fmt: skip
+    estimate = estimate_of(span, inputs, found, gap, reached)
+    theirs = np.split(sealed.numbers, np.cumsum([*coefficient_sizes(plan), len(METRICS)]))
+    mine = np.split(numbers_of(estimate), np.cumsum([*coefficient_sizes(plan), len(METRICS)]))
+    pairs = [(own_alpha, alpha), (own_weights, sealed.weights), *zip(mine[1:-1], theirs[1:-1], strict=True)]
+    pairs.append((mine[-1][1:2], theirs[-1][1:2]))  # rss
+    if not all(_close(*pair) for pair in pairs) or (mine[-1][[0, 2, 3, 4]] != theirs[-1][[0, 2, 3, 4]]).any():
+        raise RunAborted(DEVIATES)
+    check_effective(span, sealed.weights, agents)
+    return estimate
+
+
+def _close(mine: FloatArray, theirs: FloatArray) -> bool:
+    """Norm-wise; numbers that do not exist (R² of a constant series) must be missing on both sides."""
+    known = ~np.isnan(mine)
+    if (known == np.isnan(theirs)).any():
+        return False
+    apart, size = (mine - theirs)[known], mine[known]
+    return bool(apart @ apart <= VERIFY**2 * (size @ size))
+
+
+def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
+    """The state rests on max(3, K/4) agents in effect, 1/Σξ², and its weights add up to one."""
+    size = float(weights @ span.gram @ weights)
+    if not 0 < size * max(3.0, agents / 4) <= 1.0:
+        raise RunAborted("the state would rest on too few agents: use a larger ridge")
+    if not abs(float(span.ones @ weights) - 1.0) < 1e-6:
+        raise RunAborted("the weights do not add up to one: a participant altered a sum")
+
+
+def coefficient_sizes(plan: Plan) -> list[int]:
+    """Of α, β, γ, θ and occ."""
+    return [plan.order, plan.order + 1, plan.order + 1, plan.order + 1, plan.period]
+
+
+def released_words(
+    sealed: Sealed, plan: Plan, kept: IntArray, load: FloatArray, state: FloatArray
+) -> FloatArray:  # fmt: skip
+    """Exactly the words of the release, at every agent."""
+    flags = np.zeros(64 * bitmap_words(plan.length), dtype=bool)
+    flags[(kept - plan.start) // plan.step_seconds] = True
+    bitmap: UInt64Array = np.packbits(flags, bitorder="little").view("<u8").astype(np.uint64)
+    return np.concatenate([sealed.numbers, bitmap.view(np.float64), load, state, sealed.salt])
+
+
+def vouched(run: bytes, context: bytes, words: FloatArray) -> bytes:
+    """What an agent signs: this run, all sums up to the seal, and every word of the release."""
+    return digest("release", VERSION, run, context, words.astype("<f8").tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What the aggregator ends with."""
+
+    estimate: Estimate
+    load: FloatArray  # h over the kept rows                [kW]
+    kept: IntArray  # time stamps of the rows of the fit
+
+
+def unpack_release(plan: Plan, values: FloatArray) -> Released:
+    sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan.length)]
+    *parts, measured, single, bitmap, rest = np.split(values[:-SALT_WORDS], np.cumsum(sizes))
+    alpha, beta, gamma, theta, occupancy = parts
+    load, state = np.split(rest, 2)
+    ridge, rss, residual, iterations, status = single.tolist()
+    if not all(np.isfinite(part).all() for part in (*parts, single, rest)) or not 0 <= int(status) < len(STATUSES):
+        raise PeerError("the release has numbers that are none")
+    bits = np.unpackbits(np.ascontiguousarray(bitmap).view(np.uint8), bitorder="little")[: plan.length]
+    kept = window(plan)[bits.astype(bool)]
+    if len(kept) != len(state):
+        raise PeerError("the release has other rows than it says")
+    metrics: dict[str, dict[str, dict[str, float]]] = {}
+    for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
+        metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
+    return Released(
+        estimate=Estimate(
+            coefficients=Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy),
+            state=state, rss=rss, ridge=ridge, solver_residual=residual, iterations=int(iterations),
+            status=STATUSES[int(status)], metrics=metrics,
+        ),
+        load=load,
+        kept=kept,
+    )  # fmt: skip

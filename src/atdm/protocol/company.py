@@ -1,0 +1,128 @@
+"""Who is in a run, decided before the first sum and in the open.
+
+    Announce  the aggregator says what it wants to ask, and over which days
+    Ready     an agent answers with its key and one bit per UTC day: in, or out with one of a few reasons
+    Keys      the aggregator names the company and the days: some of those that are in on all of them
+
+Rule 1: an agent judges a day once, at the first announcement that touches it; days after its newest reading are not
+        answered. Whether its account allows the day is looked up every time.
+Rule 2: who does not answer is out. Nobody who is in leaves silently.
+Rule 3: a company has at least ten owners and at least two thirds of those in the newest roster.
+This is the agents' side; which company the aggregator names, within these rules, is the operator's policy (policy.py).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.design import IntArray
+from atdm.protocol.account import Account, Judged
+from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
+from atdm.protocol.readings import Readings, window
+from atdm.protocol.roster import Members, Roster, owners_of
+from atdm.protocol.rules import Rules
+
+INDOOR_C = (-30.0, 70.0)  # a reading outside is an error code: the day is out
+LOAD_KW = (-1e4, 1e4)
+OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
+
+TOO_FEW = "too few readings on some days"
+BoolArray = NDArray[np.bool_]
+
+
+class Verdict(NamedTuple):
+    """An agent's answer: the days it is in on, and why not on the others, in fixed words."""
+
+    days: BoolArray  # by day of the plan
+    reason: str
+
+
+def plan_days(plan: AnyPlan) -> IntArray:
+    """UTC days of a plan's window."""
+    return first_day(plan) + np.arange(day_count(plan), dtype=np.int64)
+
+
+def judge(plan: AnyPlan, readings: Readings, account: Account, rules: Rules, totals: int, fit: bytes) -> Verdict:
+    """The agent's bit for each day; what is judged for the first time is booked."""
+    days = plan_days(plan)
+    inside: list[int] = []
+    outside: list[int] = []
+    reasons: list[str] = []
+    verdict = np.zeros(len(days), dtype=bool)
+    last, sound = plan.start + (plan.length - 1) * plan.step_seconds, possible(readings)
+    for i, day in enumerate(days.tolist()):
+        refused = account.refuses(plan, day, totals, rules.totals, fit)
+        known = account.days.get(day)
+        judged = known.judged if known is not None else None
+        if judged is None and len(readings.time) and readings.time[-1] >= max(day * DAY, plan.start):
+            until = min(last, (day + 1) * DAY - 1)
+            judged = _has_enough(readings, sound, day, until, plan.step_seconds, rules.day_share)
+            (inside if judged else outside).append(day)
+        if refused is not None or not judged:
+            reasons.append(refused or TOO_FEW)
+        verdict[i] = refused is None and bool(judged)
+    if inside or outside:
+        account.book(Judged(tuple(inside), tuple(outside)))
+    return Verdict(verdict, reasons[0] if reasons else "")
+
+
+def _has_enough(readings: Readings, sound: BoolArray, day: int, last: int, step: int, share: float) -> bool:
+    """Whether the day's rows up to `last`, from midnight on, are there to that share and all possible."""
+    own = slice(*np.searchsorted(readings.time, (day * DAY, last + 1)).tolist())
+    on_grid = int((readings.time[own] % step == 0).sum())
+    return bool(sound[own].all()) and on_grid >= share * ((last - day * DAY) // step + 1)
+
+
+def possible(readings: Readings) -> BoolArray:
+    """Readings that can be summed. Others are found before a run: a refusal within one would tell something of them."""
+    t, h = readings.temperature, readings.load
+    inside: BoolArray = (t >= INDOOR_C[0]) & (t <= INDOOR_C[1]) & (h >= LOAD_KW[0]) & (h <= LOAD_KW[1])
+    return inside
+
+
+def usable(readings: Readings) -> Readings:
+    """Without readings that cannot be summed: their rows are lacking."""
+    fine = possible(readings)
+    return readings if fine.all() else readings.at(np.flatnonzero(fine))
+
+
+def bits(flags: BoolArray) -> bytes:
+    """Flags as bytes on the wire, the first in the lowest bit."""
+    return np.packbits(flags, bitorder="little").tobytes()
+
+
+def flags(data: bytes, count: int) -> BoolArray:
+    if len(data) != -(-count // 8):
+        raise PeerError(f"{len(data)} bytes for {count} flags: refused")
+    unpacked = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+    if unpacked[count:].any():
+        raise PeerError("flags beyond the last: refused")
+    return unpacked[:count].astype(bool)
+
+
+def rows_of(plan: AnyPlan, days: BoolArray) -> IntArray:
+    """The stamps of a plan's window that lie on the days of the run."""
+    time = window(plan)
+    asked = days[time // DAY - first_day(plan)]
+    if isinstance(plan, Collect) and plan.asked:
+        asked = asked & flags(plan.asked, plan.length)
+    return time[asked]
+
+
+def large_enough(members: Members, roster: Roster, least: int) -> bool:
+    owners, (part, whole) = owners_of(members), OWNERS_SHARE
+    return owners >= least and whole * owners >= part * roster.owners()
+
+
+def check_company(
+    members: Members, roster: Roster, days: Sequence[int], company: bytes, account: Account, rules: Rules, plan: AnyPlan
+) -> None:
+    """An agent's own look at the company that the aggregator named."""
+    if not large_enough(members, roster, rules.least(plan.protocol)):
+        raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
+    if isinstance(plan, Collect) or plan.protocol == "blind":
+        if (reason := account.refuses_company(days, company)) is not None:
+            raise RunAborted(reason)
