@@ -48,12 +48,14 @@ def main(*where: str) -> None:
     print(f"{len(cluster.agents)} agents, {len(cluster.time)} rows; medians of {TIMES}")
     for weights in ("fitted", "equal"):
         found = measured(cluster, "blind", options_for(len(cluster.agents), weights), memory=False)
-        print(f"{weights} weights: {found['messages']} messages, {found['bytes_up_per_agent'] / 1000:.1f} kB up per agent")
+        sent = found["bytes_up_per_agent"] / 1000
+        print(f"{weights} weights: {found['messages']} messages and {sent:.1f} kB up per agent")
     own, plain = middle["agent alone"], middle["plain"]
     print(f"one agent sharing nothing {1000 * own:.2f} ms, one plain fit {1000 * plain:.2f} ms: {own / plain:.2f}")
     for how in ("sharing", "sharing nothing"):
+        run, floor = middle[how], middle[f"floor, {how}"]
         over = median(found[how] / found[f"floor, {how}"] for found in turns)
-        print(f"all agents in one process, {how}: {middle[how]:.3f} s, floor {middle[f'floor, {how}']:.3f} s: {over:.2f}")
+        print(f"all agents in one process, {how}: {run:.3f} s, floor {floor:.3f} s: {over:.2f}")
     print("ms of one agent that shares nothing, median of each part:")
     for part, seconds in parts_of(cluster, options).items():
         print(f"  {1000 * seconds:5.2f}  {part}")

@@ -16,9 +16,8 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.agent import State as AgentState
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.aggregator import State as AggregatorState
-from atdm.protocol.blind import BlindPart, Phase
+from atdm.protocol.collect import Phase as CollectPhase
 from atdm.protocol.messages import Announce
-from atdm.protocol.observe import Phase as ObservePhase
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 STYLE = """
@@ -45,8 +44,10 @@ LEADS_TO: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "aggregator": {
         "_gather": ("same", "running", "aborted"),
+        "_stays_out": ("same", "running", "aborted"),
         "_run": ("same", "done", "aborted"),
         "_run Secrets": ("same", "aborted"),
+        "_run Seal": ("same", "aborted"),
         "_refused": ("aborted",),
     },
 }
@@ -57,21 +58,20 @@ UNASKED = {
         ("halted", "lost", "restart, not resumed"),
         ("running", "lost", "restart, not resumed"),
     ),
-    "aggregator": (),
+    "aggregator": (("gathering", "running", "deadline"), ("gathering", "aborted", "deadline")),
 }
 
+# Phases of protocol/blind/script.py: which follows which at the members; the leader makes the seal, and waits for none.
 NEXT_PHASE: dict[str, tuple[str, ...]] = {
     "secret": ("rows",),
-    "rows": ("load",),
-    "load": ("extend", "flags", "scalars"),
-    "extend": ("scalars",),
-    "flags": ("flags", "basis", "choice", "release"),
-    "basis": ("scalars",),
-    "scalars": ("scalars", "flags", "choice", "release"),
-    "choice": ("scalars", "flags", "release"),
+    "rows": ("open",),
+    "open": ("step",),
+    "step": ("step", "signs"),
+    "signs": ("signs", "seal", "release"),
+    "seal": ("release",),
     "release": (),
 }
-NEXT_OBSERVE_PHASE: dict[str, tuple[str, ...]] = {"offer": ("show", "done"), "show": ("done",)}
+NEXT_COLLECT_PHASE: dict[str, tuple[str, ...]] = {"offer": ("show", "done"), "show": ("done",)}
 BOX = (104, 38)
 
 Point = tuple[float, float]
@@ -160,7 +160,7 @@ def diagram(
 
 
 def agent() -> str:
-    """An announcement is accepted or refused in every state but one: said in words, or the arrows hide the rest."""
+    """An announcement is answered in every state but one: said in words, or the arrows hide the rest."""
     places = {"waiting": (90, 130), "joined": (330, 130), "running": (620, 130), "done": (880, 130),
               "aborted": (330, 330), "lost": (620, 330), "halted": (880, 330)}  # fmt: skip
     open_to = [str(state) for state, message in Agent.TRANSITIONS if message is Announce]
@@ -169,7 +169,7 @@ def agent() -> str:
         names = [name for name in words.split(", ") if name != "Announce"]
         if names:
             shown.append((a, b, ", ".join(names)))
-    note = f"Announce: joined if it is newer and accepted, aborted if refused, from {', '.join(open_to)}"
+    note = f"Announce: joined, in or out, if it is newer; aborted if the readings fail; from {', '.join(open_to)}"
     return diagram("An agent", (970, 420), places, shown, {("joined", "aborted"): 0.0}, note)
 
 
@@ -179,13 +179,14 @@ def aggregator() -> str:
 
 
 def blind() -> str:
-    places = {"secret": (90, 110), "rows": (250, 110), "load": (410, 110), "extend": (410, 260), "flags": (620, 110),
-              "basis": (790, 185), "scalars": (620, 260), "choice": (410, 380), "release": (890, 380)}  # fmt: skip
-    edges = [(a, b, "") for a, targets in NEXT_PHASE.items() for b in targets]
-    bends = {("flags", "release"): -290.0, ("scalars", "flags"): 26.0, ("load", "scalars"): 0.0,
-             ("flags", "choice"): 22.0, ("choice", "flags"): 22.0, ("scalars", "choice"): -22.0,
-             ("choice", "scalars"): -22.0}  # fmt: skip
-    return diagram("Phases of a running agent of blind", (970, 430), places, edges, bends)
+    places = {"secret": (90, 120), "rows": (250, 120), "open": (410, 120), "step": (570, 120), "signs": (730, 120),
+              "seal": (730, 250), "release": (900, 250)}  # fmt: skip
+    words = {("secret", "rows"): "Secret", ("rows", "open"): "Total", ("open", "step"): "Total",
+             ("step", "step"): "Total", ("step", "signs"): "Total", ("signs", "signs"): "Total",
+             ("signs", "seal"): "Total", ("signs", "release"): "Total (leader)", ("seal", "release"): "Seal"}  # fmt: skip
+    edges = [(a, b, words[a, b]) for a, targets in NEXT_PHASE.items() for b in targets]
+    note = "A member; the leader begins with rows, makes the seal and waits for none."
+    return diagram("Phases of a running agent of blind, fitted weights", (970, 330), places, edges, {}, note)
 
 
 def opened() -> str:
@@ -197,11 +198,11 @@ def opened() -> str:
     return diagram("Phases of a running agent of moments and paper", (640, 300), places, edges, bends)
 
 
-def observed() -> str:
+def collected() -> str:
     places = {"offer": (130, 120), "show": (470, 120), "done": (470, 240)}
     words = {"show": "Total of the offers", "done": "Finished"}
-    edges = [(a, b, words[b]) for a, targets in NEXT_OBSERVE_PHASE.items() for b in targets]
-    return diagram("Phases of a running agent that is observed", (640, 290), places, edges, {})
+    edges = [(a, b, words[b]) for a, targets in NEXT_COLLECT_PHASE.items() for b in targets]
+    return diagram("Phases of a running agent whose rows are collected", (640, 290), places, edges, {})
 
 
 def check_tables() -> None:
@@ -210,17 +211,15 @@ def check_tables() -> None:
         drawn = {end for a, b, _ in table_edges(role) for end in (a, b)}
         if drawn != {str(state) for state in states}:
             sys.exit(f"states of the {role} and of its figure differ: {drawn ^ set(states)}")
-    if list(NEXT_PHASE) != [str(phase) for phase in Phase] or not set(BlindPart.AFTER) <= set(Phase):
-        sys.exit("phases of blind and of its figure differ")
-    if list(NEXT_OBSERVE_PHASE) != [str(phase) for phase in ObservePhase]:
-        sys.exit("phases of an observation and of its figure differ")
+    if list(NEXT_COLLECT_PHASE) != [str(phase) for phase in CollectPhase]:
+        sys.exit("phases of collecting and of their figure differ")
 
 
 def figures() -> dict[str, str]:
     """File name → content."""
     check_tables()
     each = {"agent": agent(), "aggregator": aggregator(), "blind": blind(), "opened": opened(),
-            "observe": observed()}  # fmt: skip
+            "collect": collected()}  # fmt: skip
     return {f"states-{name}.svg": content for name, content in each.items()}
 
 

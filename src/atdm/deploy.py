@@ -31,11 +31,11 @@ from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.collect import CollectDesk
+from atdm.protocol.company import Choose, choose
 from atdm.protocol.desk import Outcome
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, first_day
-from atdm.protocol.policy import Choose, choose
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import OFFERED, Rules
@@ -438,7 +438,7 @@ class Rows:
     def outcome(self, plan: Plan, weather: Weather) -> Outcome:
         """The model of the average home, scaled to the fleet: its last company."""
         agents, load = np.array(self.agents), np.array(self.load)
-        scaled = load if agents.min() == agents.max() else load / agents * agents[-1]
+        scaled = load if len(set(self.agents)) < 2 else load / agents * agents[-1]
         return model_of_rows(plan, np.array(self.time), np.array(self.state), scaled, weather)
 
     def fit(self, plan: Plan, conductor: "Conductor", role: Aggregator, ended: float) -> Fit:
@@ -530,12 +530,14 @@ class Conductor:
         if missing:
             self.say(f"asking without {_listed(missing)}: not there within {self.post.wait:g} s")
 
+    def _last_row(self) -> int:
+        return self.plan.start + (self.plan.length - 1) * self.plan.step_seconds
+
     def _make_role(self) -> Aggregator:
-        now = time.time()  # of the homes' last words, and to order an aggregator's runs; nothing secret rests on it
         policy = self._policy
         if policy is None and isinstance(self.plan, Collect):
-            policy = self.fleet.record.next_days(first_day(self.plan), now, self._patience)
-        attempt = int(now * 1000)
+            policy = self.fleet.record.next_days(first_day(self.plan), self._last_row(), self._patience)
+        attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
         return Aggregator(
@@ -602,7 +604,7 @@ class Conductor:
     async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
         """Where the answers are in: say who is in and who is out."""
         if role.run is not None:
-            self.fleet.hear([self.roster.members[i].name for i in role.answers], time.time())
+            self.fleet.hear([self.roster.members[i].identity.hex() for i in role.answers], self._last_row())
             inside = {member.name for member in role.members}
             places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
             self.report(Company(places, role.out()))
@@ -625,7 +627,7 @@ class Conductor:
         days = role.run.days
         if isinstance(role.desk, CollectDesk):
             days = tuple(np.unique(role.desk.offered // DAY).tolist())
-        self.fleet.settle(days, tuple(member.name for member in role.members))
+        self.fleet.settle(days, tuple(member.identity.hex() for member in role.members))
         self._settled = True
 
     async def _farewell(self, role: Aggregator) -> None:

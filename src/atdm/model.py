@@ -25,7 +25,7 @@ class Origin:
     """The run that released a model: what agents need to know to be asked for later rows. Nothing of it is secret."""
 
     run: bytes  # its id; empty where its rows were collected with equal weights
-    company: tuple[str, ...]  # names of those in it
+    company: tuple[str, ...]  # identity keys of those in it, in hex
     end: pd.Timestamp  # last row of its window
 
     @property

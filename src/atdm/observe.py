@@ -17,11 +17,11 @@ from atdm.data import Cluster
 from atdm.data.clock import duration, stamp
 from atdm.errors import RunAborted, UsageError
 from atdm.model import Model, Origin
+from atdm.policy import whole
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import bits
+from atdm.protocol.company import Choose, bits, choose
 from atdm.protocol.plan import Collect, WeightsName
-from atdm.protocol.policy import Choose, choose, whole
 from atdm.protocol.readings import positions, seconds, timestamps, window
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, weather_of

@@ -436,7 +436,7 @@ def collect(
 def origin_of(run: Run) -> Origin:
     plan = run.announced
     end = timestamps(run.rows()[-1:])[0]
-    company = tuple(member.name for member in run.members)
+    company = tuple(member.identity.hex() for member in run.members)
     return Origin(run=run.id if isinstance(plan, Plan) else plan.fit, company=company, end=end)
 
 

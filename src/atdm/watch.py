@@ -18,9 +18,9 @@ from atdm.deploy import Conductor, Post, Say, describe_plan, on_signal, parse_st
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.model import Model
 from atdm.observe import Observation, observe_plan, released_by
+from atdm.policy import PATIENCE, whole
 from atdm.protocol.company import plan_days
 from atdm.protocol.plan import WeightsName
-from atdm.protocol.policy import PATIENCE, whole
 from atdm.protocol.readings import Weather
 from atdm.transport.disk import FleetFile
 from atdm.transport.enrolment import read_aggregator, read_roster

@@ -5,7 +5,6 @@ brings it to the same place, byte for byte.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,20 +15,20 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.agent import State as AgentState
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.aggregator import State as AggregatorState
-from atdm.protocol.blind import BlindPart
+from atdm.protocol.blind.desk import BlindDesk
+from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.collect import CollectDesk, CollectPart
 from atdm.protocol.desk import Outgoing
 from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregator, encode
-from atdm.protocol.observe import ObserveDesk, ObservePart
 from atdm.protocol.opened import OpenDesk, OpenPart, Sum
 from atdm.protocol.plan import AnyPlan
-from atdm.protocol.relay import BlindDesk
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import decode_entry, encode_entry
 from atdm.run import weather_of
 from tests.clusters import tiny
-from tests.protocol.world import Ram, World, with_candidates
+from tests.protocol.world import Ram, World
 
-PROTOCOLS = ("blind", "moments", "paper", "observe")
+PROTOCOLS = ("blind", "moments", "paper", "collect")
 SEED, AGENTS, ROWS = 3, 4, 60
 LEADER, MEMBER = 0, 1
 TO_AGENT = tuple(ToAgent.__args__)
@@ -64,8 +63,7 @@ class Recorder(World):
         super().__init__(tiny(SEED, agents=AGENTS, rows=ROWS), SEED)
         self.stores = [Failing() for _ in self.stores]
         self.down: dict[int, list[tuple[bytes, list[bytes]]]] = {i: [] for i in range(AGENTS)}
-        self.runs: list[list[tuple[int, bytes]]] = []  # per run: what reached the aggregator
-        self.roles: list[Aggregator] = []  # and its role
+        self.up: list[tuple[int, bytes]] = []  # what reached the aggregator
 
     def agent(self, i: int) -> Agent:
         fresh = self.agents[i] is None
@@ -79,35 +77,26 @@ class Recorder(World):
         self.down[i].append((data, replies))
         return replies
 
-    def aggregator(self, plan, cohorts=None) -> Aggregator:
-        self.runs.append([])
-        self.roles.append(super().aggregator(plan, cohorts))
-        return self.roles[-1]
+    def aggregator(self, plan: AnyPlan, **options) -> Aggregator:
+        role = super().aggregator(plan, **options)
+        receive = role.receive
 
-    def _to_aggregator(self, aggregator: Aggregator, sender: int, reply: bytes) -> list[Outgoing]:
-        self.runs[-1].append((sender, reply))
-        return super()._to_aggregator(aggregator, sender, reply)
+        def heard(sender: int, data: bytes) -> list[Outgoing]:
+            self.up.append((sender, data))
+            return receive(sender, data)
 
-    def plans(self, protocol: str) -> Iterator[AnyPlan]:
-        """Of `blind` two runs, the second over more rows, so that it extends the basis of the first, and with
-        candidates, of which it does not keep the one it starts with; an observation goes on from a fit."""
-        if protocol == "blind":
-            yield self.plan(rows=slice(0, ROWS - 8))
-            longer = self.plan(order=2)
-            yield with_candidates(longer, (2, longer.ridge), (1, longer.ridge))
-        elif protocol == "observe":
-            yield self.plan(rows=slice(0, ROWS - 8))
-            yield self.observe_plan(self.roles[-1])
-        else:
-            yield self.plan(protocol=protocol)
+        role.receive = heard
+        return role
+
+    def plan_of(self, protocol: str) -> AnyPlan:
+        return self.collect(0, 12) if protocol == "collect" else self.plan(protocol=protocol)
 
 
 @lru_cache
 def recorded(protocol: str) -> Recorder:
     world = Recorder()
-    for plan in world.plans(protocol):
-        if world.run(world.aggregator(plan)) is None:
-            raise AssertionError(world.reasons)
+    if world.run(world.aggregator(world.plan_of(protocol))) is None:
+        raise AssertionError(world.reasons)
     return world
 
 
@@ -124,7 +113,9 @@ class Place:
 
 def phase_of(agent: Agent) -> str:
     part = agent.part
-    if isinstance(part, BlindPart | ObservePart):
+    if isinstance(part, BlindPart):
+        return f"{agent.state}/{part.asked.phase if part.asked is not None else 'secret'}"
+    if isinstance(part, CollectPart):
         return f"{agent.state}/{part.phase}"
     if isinstance(part, OpenPart):
         return f"{agent.state}/{'consent' if part._seed else 'question'}"
@@ -169,8 +160,7 @@ def agent_places() -> tuple[Place, ...]:
             agent = Recorder().agent(who)
             for n, (data, _) in enumerate([*recorded(protocol).down[who], (b"", [])]):
                 name = phase_of(agent)
-                kind = "blind" if isinstance(agent.part, BlindPart) else protocol  # an observation begins with a fit
-                key = (name, kind if "/" in name else "", who)
+                key = (name, protocol if "/" in name else "", who)
                 found.setdefault(key, Place(name, protocol, who, n))
                 if data:
                     agent.receive(data)
@@ -178,6 +168,10 @@ def agent_places() -> tuple[Place, ...]:
         for then, name in (("abort", "aborted"), ("broken disk", "halted"), ("lost", "lost")):
             found[name, "", who] = Place(name, "blind", who, 4, then)
     return tuple(found.values())
+
+
+def place(name: str, who: int = MEMBER, protocol: str = "blind") -> Place:
+    return next(p for p in agent_places() if (p.name, p.who) == (name, who) and (p.protocol == protocol or "/" not in name))
 
 
 def agent_state(place: Place) -> AgentState:
@@ -189,7 +183,7 @@ def agent_state(place: Place) -> AgentState:
 
 @dataclass(frozen=True)
 class Desk:
-    """The aggregator stands here after so many messages of the first recorded run, of an observation the second."""
+    """The aggregator stands here after so many messages of a recorded run."""
 
     name: str
     protocol: str
@@ -197,30 +191,25 @@ class Desk:
     refused: bool = False
 
 
-def recorded_run(protocol: str) -> int:
-    return 1 if protocol == "observe" else 0
-
-
 def desk_name(role: Aggregator) -> str:
     if isinstance(role.desk, BlindDesk) and role.state is AggregatorState.RUNNING:
-        return f"running/{'secrets' if role.desk._secrets is None else 'sum'}"
+        return f"running/{'secrets' if not role.desk._secrets else 'release' if role.desk._seal else 'sum'}"
     if isinstance(role.desk, OpenDesk) and role.state is AggregatorState.RUNNING:
         if not isinstance(role.desk._question, Sum):
             return "running/collect"
         return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
-    if isinstance(role.desk, ObserveDesk) and role.state is AggregatorState.RUNNING:
+    if isinstance(role.desk, CollectDesk) and role.state is AggregatorState.RUNNING:
         return "running/offers" if role.desk._rows is None else "running/shown"
     return str(role.state)
 
 
 def seat(desk: Desk) -> Aggregator:
-    past, number = recorded(desk.protocol), recorded_run(desk.protocol)
-    announce = past.roles[number]._announce
+    past = recorded(desk.protocol)
+    announce = past.role._announce
     role = Aggregator(
-        plan=announce.plan, roster=past.roster, cohorts=set(announce.cohorts), weather=weather_of(past.cluster),
-        attempt=announce.attempt,
-    )  # fmt: skip
-    for sender, data in past.runs[number][: desk.messages]:
+        plan=announce.plan, roster=past.roster, weather=weather_of(past.cluster), attempt=announce.attempt
+    )
+    for sender, data in past.up[: desk.messages]:
         role.receive(sender, data)
     if desk.refused:
         role.abort("told to")
@@ -232,7 +221,7 @@ def desk_places() -> tuple[Desk, ...]:
     found: dict[tuple, Desk] = {}
     for protocol in PROTOCOLS:
         role = seat(Desk("", protocol, 0))
-        for n, (sender, data) in enumerate([*recorded(protocol).runs[recorded_run(protocol)], (0, b"")]):
+        for n, (sender, data) in enumerate([*recorded(protocol).up, (0, b"")]):
             name = desk_name(role)
             found.setdefault((name, protocol if "/" in name else ""), Desk(name, protocol, n))
             if data:

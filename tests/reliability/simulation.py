@@ -37,7 +37,7 @@ import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
-from atdm.errors import PeerError
+from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.agent import Agent
@@ -50,7 +50,6 @@ from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, ToAg
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
-from atdm.protocol.policy import choose
 from atdm.protocol.readings import Readings, positions, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules
@@ -67,6 +66,7 @@ FIRST_DAY = 19740 - 5  # a block of companies ends after five of them
 FAULTS = (
     "delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill", "restart", "lose disk", "aggregator", "away",
 )  # fmt: skip
+ENDS = ("converged", "capped", "rows", "rows of a fit", "no rows", "no result")
 KINDS = ("fitted", "fitted", "fitted", "equal", "equal", "moments", "paper")
 TRIES = 8  # of one message
 MOST_STEPS = 20_000  # events of one attempt; a run takes a few hundred
@@ -132,14 +132,13 @@ class Simulation:
         self.rate = rng.choice((0.0, 0.002, 0.005, 0.01, 0.03, 0.1))
         self.faults = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
         self.patient = rng.random() < 0.8  # whether what was lost is sent again
-        self.careless = rng.random() < 0.2  # whether the operator's companies follow no policy
+        self.careless = rng.random() < 0.1  # whether the operator's companies follow no policy
         self.cluster = cluster_of(self.size, self.number)
         self.weather, self.time = weather_of(self.cluster), seconds(self.cluster.time)
-        limits = dict(totals=40, clip=1e9) if self.lifted else {}
+        limits = dict(totals=40, agents_per_total=1, clip=1e9) if self.lifted else dict(agents_per_total=2)
         self.rules = Rules(
             protocols=(self.kind,) if self.kind in ("moments", "paper") else ("blind",), weights="fitted",
-            least_agents=self.size + 1 if few else 3, rows_per_parameter=1, agents_per_total=1, colluders=0, dither=0,
-            **limits,
+            least_agents=self.size + 1 if few else 3, rows_per_parameter=1, colluders=0, dither=0, **limits,
         )  # fmt: skip
         authority = SigningKey(rng.randbytes(32))
         keys = {name: SigningKey(rng.randbytes(32)) for name in self.cluster.agents}
@@ -213,24 +212,24 @@ class Simulation:
     def _another(self, plan: AnyPlan) -> AnyPlan:
         """The same question, or one that the agents' accounts have to judge."""
         rng = self.rng
-        if self.kind in ("moments", "paper") or rng.random() < 0.4:
+        if self.kind in ("moments", "paper") or rng.random() < 0.35:
             return plan
         if self.kind == "equal":
             return self._rows(range(rng.randrange(6), rng.randint(7, DAYS)))
-        fits = [run for run, _, _ in self.fits]
+        if self.fits and rng.random() < 0.6:
+            return self._rows(range(FITTED, rng.randint(FITTED + 1, DAYS)), rng.choice(self.fits)[0])
         return rng.choice((
             self._plan(range(0, FITTED), ridge=21.0),
             self._plan(range(rng.randrange(3), DAYS)),
-            self._rows(range(FITTED, DAYS), rng.choice(fits) if fits else b""),
-            self._rows(range(FITTED, DAYS - 1), rng.choice(fits) if fits else b""),
             self._rows(range(rng.randrange(DAYS), DAYS)),
         ))  # fmt: skip
 
-    def _choose(self, answers: Mapping[int, np.ndarray], roster, least: int):
-        if not self.careless:
-            return choose(answers, roster, least)
-        company = sorted(self.rng.sample(sorted(answers), self.rng.randint(0, len(answers))))
-        return company, np.logical_and.reduce([answers[place] for place in company]) if company else np.zeros(1, bool)
+    def _careless(self, answers: Mapping[int, np.ndarray], *_) -> tuple[list[int], np.ndarray]:
+        """An operator's choice that follows no policy."""
+        company = sorted(self.rng.sample(sorted(answers), self.rng.randint(-(-len(answers) // 2), len(answers))))
+        if len(company) < 2:
+            raise RunAborted("nobody to sum with")
+        return company, np.logical_and.reduce([answers[place] for place in company])
 
     # What must hold for whatever an agent hands out
 
@@ -319,12 +318,12 @@ class Simulation:
             if outcome is None:
                 self.seen["no result"] += 1
             elif isinstance(outcome, Collected):
-                self.seen["rows" if len(outcome.time) else "no rows"] += 1
+                self.seen["no rows" if not len(outcome.time) else "rows of a fit" if plan.fit else "rows"] += 1
                 self._check_rows(outcome, plan)
             else:
                 self._check_fit(outcome, plan)
             self._check_accounts()
-            if not plans and (outcome is None or self.rng.random() < 0.4):
+            if not plans and (outcome is None or self.rng.random() < 0.7):
                 plans.append(self._another(plan))
         return self.seen
 
@@ -332,8 +331,9 @@ class Simulation:
         self.attempt += 1
         self.absent = {i for i in range(self.size) if "away" in self.faults and self.rng.random() < 0.1}
         self.seen["away"] += len(self.absent)
+        policy = dict(choose=self._careless) if self.careless else {}
         self.role = Aggregator(
-            plan=plan, roster=self.roster, weather=self.weather, attempt=self.attempt, choose=self._choose, least=3
+            plan=plan, roster=self.roster, weather=self.weather, attempt=self.attempt, least=3, **policy
         )
         self._post(self.role.start())
         resent, steps = 0, 0
@@ -635,7 +635,7 @@ def summary(chunks: list[Chunk]) -> str:
     """The figures of docs/reliability.md."""
     seen = sum((chunk.seen for chunk in chunks), Counter())
     runs, wrong = sum(chunk.runs for chunk in chunks), sum(len(chunk.wrong) for chunk in chunks)
-    ends = ", ".join(f"{seen[key]} {key}" for key in ("converged", "capped", "rows", "no rows", "no result"))
+    ends = ", ".join(f"{seen[key]} {key}" for key in ENDS)
     return f"{wrong} wrong of {runs} runs; {seen['attempts']} attempts: {ends}; faults: " + ", ".join(
         f"{seen[fault]} {fault}" for fault in FAULTS
     )

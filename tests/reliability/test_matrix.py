@@ -15,7 +15,7 @@ from atdm.errors import PeerError
 from atdm.protocol.agent import Agent
 from atdm.protocol.agent import State as AgentState
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.blind import BlindPart, Phase
+from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.messages import (
     Abort,
     Announce,
@@ -28,14 +28,16 @@ from atdm.protocol.messages import (
     Ready,
     Receipts,
     Refuse,
+    Release,
+    Seal,
     Secret,
     Secrets,
     Total,
     encode,
 )  # fmt: skip
 from atdm.protocol.store import Snapshot, encode_snapshot
-from tests.protocol.test_vanishing import one_world
-from tests.protocol.world import with_candidates
+from tests.clusters import tiny
+from tests.protocol.world import World
 from tests.reliability.places import (
     AGENTS,
     MEMBER,
@@ -44,7 +46,6 @@ from tests.reliability.places import (
     TO_AGGREGATOR,
     Desk,
     Place,
-    Recorder,
     agent_places,
     agent_state,
     announcement,
@@ -54,17 +55,17 @@ from tests.reliability.places import (
     read_down,
     read_up,
     recorded,
-    recorded_run,
     run_id,
     seat,
     stand,
 )  # fmt: skip
+from tests.reliability.test_ridge import swaying
 
 ROOT = Path(__file__).parent.parent.parent
 IGNORED = "ignored"
 VARIANTS = ("made up", "other run", "other step")
 
-PHASES = ("rows", "load", "extend", "flags", "basis", "scalars", "choice")  # in which an agent waits for a total
+PHASES = ("rows", "open", "step", "signs")  # in which an agent waits for a total
 
 # What an agent takes in each state or phase. Anything else is ignored.
 ACCEPTED: dict[str, set[type]] = {
@@ -72,6 +73,7 @@ ACCEPTED: dict[str, set[type]] = {
     "joined": {Announce, Keys, Abort},
     "running/secret": {Announce, Secret, Abort},
     **{f"running/{p}": {Announce, Total, Abort} for p in PHASES},
+    "running/seal": {Announce, Seal, Abort},
     "running/release": {Announce, Finished, Abort},
     "running/question": {Announce, Ask, Finished, Abort},
     "running/consent": {Announce, Receipts, Finished, Abort},
@@ -79,13 +81,14 @@ ACCEPTED: dict[str, set[type]] = {
     "running/show": {Announce, Finished, Abort},
     "done": {Announce},
     "aborted": {Announce},
-    "lost": {Announce, Keys, Secret, Total, Ask, Receipts},
+    "lost": {Announce, Keys, Secret, Seal, Total, Ask, Receipts},
     "halted": set(),
 }
 TAKEN: dict[str, set[type]] = {  # by the aggregator
     "gathering": {Ready, Refuse},
-    "running/secrets": {Secrets, Masked, Refuse},
-    "running/sum": {Masked, Refuse},
+    "running/secrets": {Secrets, Masked, Seal, Refuse},
+    "running/sum": {Masked, Seal, Refuse},
+    "running/release": {Masked, Release, Refuse},
     "running/consent": {Masked, Consent, Refuse},
     "running/collect": {Answer, Refuse},
     "running/offers": {Masked, Refuse},
@@ -117,13 +120,16 @@ def made_up(kind: type, agent: Agent, protocol: str, variant: str) -> bytes:
     part = agent.part
     run, step = run_id(agent) if variant != "other run" else b"\x01" * 32, getattr(part, "step", 0)
     step += variant == "other step"
-    words = getattr(getattr(part, "layout", None), "words", 10) + 4
+    layout = part.asked.layout if isinstance(part, BlindPart) and part.asked else getattr(part, "layout", None)
+    words = (10 if layout is None else layout.words) + 4
     announce = announcement(protocol)
     newer = 0 if variant == "other run" else 99
     return encode({
         Announce: lambda: msgspec.structs.replace(announce, attempt=newer),
-        Keys: lambda: Keys(nonces=bytes(32 * AGENTS), exchange=bytes(32 * AGENTS), signatures=bytes(64 * AGENTS)),
+        Keys: lambda: Keys(company=b"\x0f", days=b"\x01\x00", answers=bytes(2 * AGENTS), nonces=bytes(32 * AGENTS),
+                           exchange=bytes(32 * AGENTS), signatures=bytes(64 * AGENTS)),
         Secret: lambda: Secret(run=run, box=bytes(48)),
+        Seal: lambda: Seal(run=run, step=step, box=bytes(100)),
         Total: lambda: Total(run=run, step=step, words=bytes(8 * words)),
         Ask: lambda: Ask(run=run, step=step, what="your readings", values=b""),
         Receipts: lambda: Receipts(run=run, step=step, tags=bytes(16 * (AGENTS - 1))),
@@ -212,8 +218,10 @@ def forged(kind: type, role: Aggregator, variant: str) -> bytes:
     words = bytes(8 * question.layout.words) if hasattr(question, "layout") else bytes(80)
     phase = question.what if question is not None else "rows"
     return encode({
-        Ready: lambda: Ready(nonce=bytes(32), exchange=bytes(32), signature=bytes(64)),
+        Ready: lambda: Ready(days=b"\x01\x00", reason="", nonce=bytes(32), exchange=bytes(32), signature=bytes(64)),
         Secrets: lambda: Secrets(run=run, boxes=bytes(48)),
+        Seal: lambda: Seal(run=run, step=step, box=bytes(100)),
+        Release: lambda: Release(run=run, step=step, words=words, hash=bytes(32), signature=bytes(64)),
         Masked: lambda: Masked(run=run, step=step, phase=phase, words=words, tags=bytes(16 * (AGENTS - 1))),
         Consent: lambda: Consent(run=run, step=step, seed=bytes(32)),
         Answer: lambda: Answer(run=run, step=step, values=bytes(8)),
@@ -221,14 +229,16 @@ def forged(kind: type, role: Aggregator, variant: str) -> bytes:
     }[kind]())  # fmt: skip
 
 
-def due(desk: Desk, kind: type, variant: str) -> str:
+def due(desk: Desk, kind: type, variant: str, leads: bool) -> str:
     """State after a well-formed message with made-up contents, from the agent whose turn it is."""
     if kind not in TAKEN[desk.name]:
         return IGNORED
     if kind is Refuse:
-        return "aborted"
-    if kind is Ready or variant == "other run" or (variant == "other step" and kind is not Secrets):
+        return "gathering" if desk.name == "gathering" else "aborted"
+    if kind in (Ready, Release) or variant == "other run" or (variant == "other step" and kind is not Secrets):
         return IGNORED  # not signed; of another run or step
+    if kind is Seal and (not leads or desk.protocol != "blind"):
+        return IGNORED
     if kind is Secrets:
         return "aborted"  # boxes for another number of agents
     if kind is Masked and desk.name == "running/consent":
@@ -239,18 +249,19 @@ def due(desk: Desk, kind: type, variant: str) -> str:
 def contents(role: Aggregator) -> tuple:
     desk = role.desk
     pile = getattr(desk, "_pile", None)
-    return (role.state, tuple(role.reasons), sorted(role._ready), desk_name(role),
+    return (role.state, tuple(role.reasons), sorted(role.answers), sorted(role.refusals), desk_name(role),
             None if pile is None else (pile.step, pile.phase, pile.total.tobytes(), frozenset(pile._from)),
-            *(sorted(getattr(desk, name, {})) for name in ("_tags", "_seeds", "_answers")))  # fmt: skip
+            getattr(desk, "_context", b""),
+            *(sorted(getattr(desk, name, {})) for name in ("_tags", "_seeds", "_answers", "_vouched")))  # fmt: skip
 
 
 @pytest.mark.parametrize("desk", desk_places(), ids=name_of)
 def test_the_aggregator_takes_or_ignores_every_message_in_every_state(desk: Desk) -> None:
-    steady, history = seat(desk), recorded(desk.protocol).runs[recorded_run(desk.protocol)]
+    steady, history = seat(desk), recorded(desk.protocol).up
     before = contents(steady)
     sender = history[desk.messages][0] if desk.messages < len(history) else 0
     for kind, variant in product(TO_AGGREGATOR, VARIANTS):
-        expected = due(desk, kind, variant)
+        expected = due(desk, kind, variant, sender == 0)
         role = steady if expected == IGNORED else seat(desk)
         try:
             role.receive(sender, forged(kind, role, variant))
@@ -278,6 +289,21 @@ def test_the_aggregator_ignores_whoever_is_not_in_the_roster(desk: Desk, sender:
     assert contents(role) == before
 
 
+@pytest.mark.parametrize("kind", [Masked, Seal, Release, Refuse])
+def test_the_aggregator_ignores_whoever_is_not_in_the_company(kind: type) -> None:
+    """Enrolled, and heard while answers are gathered; then left out."""
+    world = World(tiny(3, agents=AGENTS, rows=60), 3)
+    role = world.aggregator(world.plan())
+    for i in (0, 2, 3):
+        role.receive(i, world.agent(i).receive(role.start()[0].data)[0])
+    role.close()
+    assert [role.roster.members.index(member) for member in role.members] == [0, 2, 3]
+    before = contents(role)
+    with pytest.raises(PeerError, match="not in the company"):
+        role.receive(1, forged(kind, role, "made up"))
+    assert contents(role) == before
+
+
 def test_the_table_of_the_aggregator_is_the_one_written_down_here() -> None:
     taken = {(name.split("/")[0], kind) for name, kinds in TAKEN.items() for kind in kinds}
     assert {(str(state), kind) for state, kind in Aggregator.TRANSITIONS} == taken
@@ -294,30 +320,23 @@ def test_state_figures_are_current() -> None:
 
 
 def test_phases_follow_each_other_as_in_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set()
-    send = BlindPart._send
+    seen, ask = set(), BlindPart._ask
 
-    def watched(self, phase, layout, values):
-        if hasattr(self, "layout"):
-            seen.add((str(self.phase), str(phase)))
-        return send(self, phase, layout, values)
+    def watched(self, asked):
+        before = "secret" if self.asked is None else self.asked.phase
+        if before != "secret" or not self.session.leads:
+            seen.add((before, asked.phase))
+        return ask(self, asked)
 
-    monkeypatch.setattr(BlindPart, "_send", watched)
-    for seed in range(3):
-        one_world(seed)
-    world, fresh = Recorder(), Recorder()
-    for plan in world.plans("blind"):
-        world.run(world.aggregator(plan))
-    keeps = with_candidates(fresh.plan(), (1, 20.0), (2, 20.0))  # the candidate it starts with
-    fresh.run(fresh.aggregator(keeps))
-    drawn = {(a, b) for a, targets in DIAGRAMS.NEXT_PHASE.items() for b in targets}
-    assert seen <= drawn and seen >= {("rows", "load"), ("load", "flags"), ("load", "extend"), ("extend", "scalars"),
-                                      ("flags", "basis"), ("basis", "scalars"), ("scalars", "choice"),
-                                      ("choice", "scalars"), ("choice", "release"), ("scalars", "release")}  # fmt: skip
-    assert set(BlindPart.AFTER) == set(Phase) - {Phase.SECRET, Phase.RELEASE}
+    monkeypatch.setattr(BlindPart, "_ask", watched)
+    for cluster in (tiny(3, agents=5, rows=60), swaying(1)):  # the second raises λ in its final span
+        world = World(cluster, 1)
+        assert world.run(world.aggregator(world.plan(nonnegative="ridge", solver_tolerance=0.03))) is not None
+    assert seen == {(a, b) for a, targets in DIAGRAMS.NEXT_PHASE.items() for b in targets}
 
 
-def test_a_leader_and_a_member_stand_in_every_phase_but_the_secret() -> None:
+def test_a_leader_and_a_member_stand_in_every_phase_but_those_of_its_own_boxes() -> None:
     leader = {place.name for place in agent_places() if place.who != MEMBER}
-    assert {place.name for place in agent_places() if place.who == MEMBER} - leader == {"running/secret"}
+    members = {place.name for place in agent_places() if place.who == MEMBER}
+    assert members - leader == {"running/secret", "running/seal"} and leader <= members
     assert set(PROTOCOLS) == {place.protocol for place in agent_places()}

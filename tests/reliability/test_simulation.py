@@ -7,25 +7,30 @@ from pathlib import Path
 import pytest
 
 from tests.reliability import simulation
-from tests.reliability.simulation import CHUNK, FAULTS, Simulation, Wrong, series, simulate, simulate_many, summary
+from tests.reliability.simulation import (
+    CHUNK,
+    ENDS,
+    FAULTS,
+    KINDS,
+    Simulation,
+    Wrong,
+    series,
+    simulate,
+    simulate_many,
+    summary,
+)  # fmt: skip
 
 SOAK_RUNS = int(os.environ.get("ATDM_SOAK_RUNS", "100000"))
 SOAK_RECORD = Path("out/simulation.jsonl")  # a soak that was stopped goes on from here
 
 
 @pytest.mark.parametrize("first", range(0, 1000, CHUNK))
-def test_a_run_ends_with_the_plain_fit_of_its_roster_or_without_a_result(first: int) -> None:
+def test_a_run_ends_with_the_right_numbers_of_its_company_or_without_a_result(first: int) -> None:
     chunk = simulate_many(first)
     print(summary([chunk]))
     assert not chunk.wrong, chunk.wrong[0]
-    assert chunk.seen["converged"] > CHUNK // 3 and chunk.seen["no result"] > 0
+    assert all(chunk.seen[end] for end in ENDS if end != "no rows") and chunk.seen["converged"] > CHUNK // 4
     assert all(chunk.seen[fault] for fault in FAULTS), "some fault never happened"
-
-
-@pytest.mark.parametrize("seed", [1019372, 1020088, 1045978])
-def test_a_seed_that_once_failed_does_so_no_more(seed: int) -> None:
-    """One bit of a release was altered; a random matrix of `paper` was nearly singular; a false alarm at a resend."""
-    simulate(seed)
 
 
 @pytest.mark.soak
@@ -35,10 +40,10 @@ def test_a_hundred_thousand_runs() -> None:
     assert sum(chunk.runs for chunk in chunks) == SOAK_RUNS and not any(chunk.wrong for chunk in chunks)
 
 
-def test_runs_are_of_three_to_sixty_four_agents_under_every_protocol() -> None:
+def test_runs_are_of_three_to_sixty_four_agents_of_every_kind() -> None:
     drawn = [Simulation(seed) for seed in range(0, 1000, simulation.MANY_EVERY)]
-    assert min(each.size for each in drawn) < 20 and max(each.size for each in drawn) > 60
-    assert {each.protocol for each in drawn if each.size > 40} == {"blind", "moments", "paper"}
+    assert min(each.size for each in drawn) < 20 and max(each.size for each in drawn) > 50
+    assert {each.kind for each in drawn} == set(KINDS) and {each.lifted for each in drawn} == {False, True}
     assert min(simulation.FEW) == 3 and max(simulation.MANY) == 64
 
 

@@ -1,14 +1,18 @@
-"""Enrolment: keys stay private and in place, everybody is who they say, cohorts are for good."""
+"""Enrolment: keys stay private and in place, everybody is who they say, rosters are numbered and only go up."""
 
 import json
 import os
+import shutil
 import stat
 
 import pandas as pd
 import pytest
 
+from atdm.crypto.keys import read_key_file
 from atdm.deploy import weather_from
 from atdm.errors import DataError, PeerError, UsageError
+from atdm.model import Model
+from atdm.transport.disk import Disk
 from atdm.transport.enrolment import (
     check_weather,
     create_agent,
@@ -115,40 +119,85 @@ def test_an_altered_enrolment_is_refused(folder, tmp_path, field):
     assert not (tmp_path / "roster.json").exists()
 
 
-def test_two_agents_of_one_name_are_refused(folder, tmp_path):
+def one_line(caught) -> str:
+    text = str(caught.value)
+    assert text and "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("shared", ["name", "key"])
+def test_who_is_enrolled_already_is_refused_in_one_line_and_the_roster_stays(folder, tmp_path, shared):
+    """The same name with another key, or another name signed with a key that is there: one home would count twice."""
     enrol(folder, 2)
-    create_agent(folder / "sub", "home 1", os.urandom, authority=folder / "authority.json")
-    with pytest.raises(UsageError, match="share one name"):
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    before = (tmp_path / "roster.json").read_bytes(), (folder / "roster.serial").read_bytes()
+    if shared == "name":
+        create_agent(folder / "sub", "home 1", os.urandom, authority=folder / "authority.json")
+    else:
+        keys = [read_key_file(folder / "home 1" / f"{name}.key") for name in ("nats", "identity")]
+        create_agent(folder / "sub", "home 7", lambda size: keys.pop(0) if keys else os.urandom(size),
+                     authority=folder / "authority.json")  # fmt: skip
+    with pytest.raises(UsageError, match=f"enrolled with the same {shared}: keep one of the two files") as caught:
         create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert "home 1" in one_line(caught)
+    assert ((tmp_path / "roster.json").read_bytes(), (folder / "roster.serial").read_bytes()) == before
 
 
-def test_a_renewed_roster_keeps_its_cohorts(folder, tmp_path):
-    enrol(folder, 16)
-    first, _ = create_roster(folder, tmp_path / "1.json", HOSTS)
-    enrol(folder, 3, first=16)
-    with pytest.raises(UsageError, match="3 new owners: a further cohort needs 8"):
-        create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
-    enrol(folder, 5, first=19)
-    second, _ = create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
-    cohort = {m.name: m.cohort for m in second.members}
-    assert all(cohort[m.name] == m.cohort for m in first.members)
-    assert {cohort[f"home {i}"] for i in range(16, 24)} == {2}
+def test_rosters_are_numbered_upwards_whatever_becomes_of_earlier_ones(folder, tmp_path):
+    enrol(folder, 3)
+    path, serials = tmp_path / "roster.json", []
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)  # nobody came or went
+    path.unlink()
+    enrol(folder, 1, first=3)
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)
+    shutil.rmtree(folder / "home 0")
+    serials.append(create_roster(folder, tmp_path / "elsewhere.json", HOSTS)[0].serial)
+    assert serials == [1, 2, 3, 4]
+    (folder / "home 1" / "enrolment.json").write_text("{}")  # a roster that is not written costs no number
+    with pytest.raises(DataError):
+        create_roster(folder, path, HOSTS)
+    shutil.rmtree(folder / "home 1")
+    assert create_roster(folder, path, HOSTS)[0].serial == 5
 
 
-def test_a_renewed_roster_loses_whole_cohorts_or_nobody(folder, tmp_path):
-    enrol(folder, 16)
-    first, _ = create_roster(folder, tmp_path / "1.json", HOSTS)
-    leaving = [m.name for m in first.members if m.cohort == 1]
-    (folder / leaving[0] / "enrolment.json").unlink()
-    with pytest.raises(UsageError, match="1 agents of the previous roster are missing"):
-        create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
-    for name in leaving[1:]:
-        (folder / name / "enrolment.json").unlink()
-    second, _ = create_roster(folder, tmp_path / "2.json", HOSTS, tmp_path / "1.json")
-    assert len(second) == 8
+def test_a_lost_count_of_rosters_is_not_begun_anew(folder, tmp_path):
+    enrol(folder, 3)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    (folder / "roster.serial").write_text("many")
+    with pytest.raises(DataError, match="restore it, agents refuse a lower one") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    one_line(caught)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"members": [], "authority": "", "x": 1}'])
+def test_files_of_the_first_edition_are_refused_with_what_to_do(folder, tmp_path):
+    """Roster, state and model: none of them can be carried over."""
+    enrol(folder, 3)
+    path = tmp_path / "roster.json"
+    create_roster(folder, path, HOSTS)
+    document = json.loads(path.read_text())
+    del document["serial"]
+    document["members"] = [{**member, "cohort": 0} for member in document["members"]]
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="of the first edition: write it anew") as roster:
+        read_roster(path, read_authority(folder / "authority.json").authority)
+
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"atdm-journal-1\n" + bytes(80))
+    with pytest.raises(DataError, match="of the first edition cannot be carried over, enrol the agent anew") as state:
+        Disk(journal).read()
+
+    model = tmp_path / "model.json"
+    model.write_text(json.dumps({"schema": "atdm-model/1", "alpha": [0.9]}))
+    with pytest.raises(DataError, match="atdm-model/1.*refit the model") as saved:
+        Model.load(model)
+    for caught, file in ((roster, path), (state, journal), (saved, model)):
+        assert str(file) in one_line(caught)
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"serial": 1, "members": [], "authority": "", "signature": "", "x": 1}',
+])  # fmt: skip
 def test_files_that_are_something_else_are_refused_in_one_line(folder, tmp_path, content):
     (tmp_path / "roster.json").write_bytes(content)
     with pytest.raises((DataError, PeerError)) as caught:

@@ -7,23 +7,28 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
 from atdm.data.tables import Format
 from atdm.deploy import AgentFiles, Conductor, Deployed, Post, Seat, aggregate, link_agent, seat_agent, weather_from
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.rules import OFFERED, Rules
 from atdm.rehearse import Stage, plan_of, set_up
+from atdm.transport.disk import FleetFile
 from atdm.transport.enrolment import read_aggregator, read_roster
 from atdm.transport.nats import Door
 from tests.clusters import tiny
 
-LOOSE = Rules(protocols=OFFERED, least_agents=3, rows_per_parameter=1.0, leverage=1.0, agents_per_total=1)
-AGENTS, ROWS = 4, 60
-PLAN = {"order": 1, "ridge": 2.0, "nonnegative": False}
+LOOSE = Rules(
+    protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1.0, agents_per_total=1, colluders=0
+)
+AGENTS, ROWS, ROWS_A_DAY = 4, 60, 4
+PLAN = {"order": 1, "ridge": 20.0, "nonnegative": False, "weights": "fitted"}
 
 
 def write_weather(cluster: Cluster, path: Path) -> Path:
@@ -32,36 +37,69 @@ def write_weather(cluster: Cluster, path: Path) -> Path:
     return path
 
 
+def silent(text: str) -> None:
+    """For lines that nobody reads."""
+
+
 class Theatre:
     """One enrolled cluster, and the plan to fit it."""
 
-    def __init__(self, folder: Path, *, agents: int = AGENTS, protocol: str = "blind") -> None:
-        self.cluster = tiny(0, agents=agents, rows=ROWS)
+    def __init__(
+        self, folder: Path, *, agents: int = AGENTS, protocol: str = "blind", rules: Rules = LOOSE, later: int = 0,
+        **plan: Any,
+    ) -> None:  # fmt: skip
+        """later: rows at the end that are in nobody's file yet."""
+        self.cluster, self.rules = tiny(0, agents=agents, rows=ROWS), rules
         weather = write_weather(self.cluster, folder / "weather.parquet")
-        self.stage: Stage = set_up(folder, self.cluster, weather, Format(), LOOSE)
-        self.plan: Plan = plan_of(self.stage, self.cluster, protocol, **PLAN)
+        self.stage: Stage = set_up(folder, self.cluster, weather, Format(), rules, later=later)
+        self.plan: Plan = plan_of(self.stage, self.cluster, protocol, later=later, rules=rules, **{**PLAN, **plan})
 
-    def seat(self, name: str) -> Seat:
+    @property
+    def aggregator(self) -> Path:
+        return self.stage.keys / "aggregator"
+
+    def seat(self, name: str, rules: Rules | None = None) -> Seat:
         files = AgentFiles(identity=self.stage.identity(name), data=self.stage.data(name))
-        return seat_agent(files, self.stage.roster, self.stage.weather, LOOSE)
+        return seat_agent(files, self.stage.roster, self.stage.weather, self.rules if rules is None else rules)
+
+    def state(self, name: str) -> Path:
+        return self.stage.identity(name) / "state"
+
+    def forget(self, name: str, rows: np.ndarray) -> None:
+        """Take rows out of an agent's file."""
+        table = pd.read_parquet(self.stage.data(name))
+        table[~table["time"].isin(self.cluster.time[rows])].to_parquet(self.stage.data(name))
 
     def post(self, url: str, *, wait: float = 20.0, deadline: float = 20.0) -> Post:
-        identity = self.stage.keys / "aggregator"
-        return Post(identity=identity, roster=self.stage.roster, servers=(url,), wait=wait, deadline=deadline)
+        return Post(identity=self.aggregator, roster=self.stage.roster, servers=(url,), wait=wait, deadline=deadline)
 
-    def conductor(self, url: str, *, wait: float = 20.0, deadline: float = 20.0) -> Conductor:
+    @asynccontextmanager
+    async def conducting(
+        self, url: str, plan: AnyPlan | None = None, *, wait: float = 20.0, deadline: float = 20.0, **options: Any
+    ) -> AsyncIterator[Conductor]:
+        """A run of this loop, for tests that look into it; connected for as long as the block lasts."""
         post = self.post(url, wait=wait, deadline=deadline)
         nkey, pinned = read_aggregator(post.identity)
-        roster = read_roster(post.roster, pinned.authority)
-        door = Door(servers=(url,), ca=pinned.ca, nkey=nkey)
-        return Conductor(post, door, roster, self.plan, weather_from(self.stage.weather), lambda text: None)
+        with FleetFile(post.identity) as fleet:
+            conductor = Conductor(
+                post, Door(servers=(url,), ca=pinned.ca, nkey=nkey), read_roster(post.roster, pinned.authority),
+                self.plan if plan is None else plan, weather=weather_from(self.stage.weather), fleet=fleet,
+                **{"say": silent, **options},
+            )  # fmt: skip
+            async with conductor.hub:
+                yield conductor
 
     @asynccontextmanager
     async def agents(
-        self, url: str, names: Sequence[str] | None = None, say: Callable[[str], None] = lambda text: None
+        self,
+        url: str,
+        names: Sequence[str] | None = None,
+        say: Callable[[str], None] = silent,
+        rules: dict[str, Rules] | None = None,
     ) -> AsyncIterator[dict[str, Seat]]:
-        """Agents connected for as long as the block lasts."""
-        seats = {name: self.seat(name) for name in (self.stage.names if names is None else names)}
+        """Agents connected for as long as the block lasts; rules: of those that have others than usual."""
+        wanted = self.stage.names if names is None else names
+        seats = {name: self.seat(name, (rules or {}).get(name)) for name in wanted}
         tasks = [asyncio.create_task(link_agent(seat, (url,), say).run()) for seat in seats.values()]
         try:
             yield seats
@@ -72,11 +110,19 @@ class Theatre:
             for seat in seats.values():
                 seat.close()
 
-    async def perform(self, url: str, conductor: Conductor | None = None) -> Deployed:
-        """The run with everybody in it, and no patience for one that hangs."""
-        conductor = self.conductor(url) if conductor is None else conductor
-        async with self.agents(url), conductor.hub:
-            return await asyncio.wait_for(conductor.run(), 30)
+    async def aggregate(
+        self, url: str, say: Callable[[str], None] = silent, *, report: Any = None, **post: float
+    ) -> Deployed:
+        """`atdm aggregator` in a thread, with a loop of its own, beside agents that are there."""
+        told = {} if report is None else {"report": report}
+        return await asyncio.to_thread(
+            aggregate, self.post(url, **post), self.plan, weather_from(self.stage.weather), say, **told
+        )
+
+    async def perform(self, url: str, *, report: Any = None) -> Deployed:
+        """The run with everybody in it."""
+        async with self.agents(url):
+            return await self.aggregate(url, report=report)
 
 
 # Processes of their own, which are ended by SIGKILL at a chosen moment
@@ -95,9 +141,9 @@ def kind_of(message: bytes) -> str:
     return f"{document['type']} {detail}".strip()
 
 
-def agent_process(folder: Path, names: Sequence[str], url: str, moment: Moment | None) -> None:
+def agent_process(folder: Path, weights: str, names: Sequence[str], url: str, moment: Moment | None) -> None:
     """Serve these agents; die when asked with a kind of message, or with the answer written down but not sent."""
-    theatre = reopen(folder)
+    theatre = reopen(folder, weights)
     when, kind = moment or ("", "")
 
     def deadly(receive: Callable[[bytes], list[bytes]]) -> Callable[[bytes], list[bytes]]:
@@ -115,14 +161,16 @@ def agent_process(folder: Path, names: Sequence[str], url: str, moment: Moment |
         seats = [theatre.seat(name) for name in names]
         for seat in seats:
             seat.agent.receive = deadly(seat.agent.receive)
-        await asyncio.gather(*(link_agent(seat, (url,), lambda text: None).run() for seat in seats))
+        await asyncio.gather(*(link_agent(seat, (url,), silent).run() for seat in seats))
 
     asyncio.run(main())
 
 
-def aggregator_process(folder: Path, url: str, moment: Moment | None, victim: int | None, result: Path) -> None:
+def aggregator_process(
+    folder: Path, weights: str, url: str, moment: Moment | None, victim: int | None, result: Path
+) -> None:
     """Aggregate; before or after sending a kind of message, kill somebody (None: this process)."""
-    theatre = reopen(folder)
+    theatre = reopen(folder, weights)
     send = Conductor._send
     left = [moment]
 
@@ -139,16 +187,16 @@ def aggregator_process(folder: Path, url: str, moment: Moment | None, victim: in
             kill(os.getpid() if victim is None else victim)
 
     Conductor._send = send_and_kill
-    done = aggregate(theatre.post(url), theatre.plan, weather_from(theatre.stage.weather), lambda text: None)
+    done = aggregate(theatre.post(url), theatre.plan, weather_from(theatre.stage.weather), silent)
     partial = result.with_suffix(".partial")
     partial.write_text(json.dumps(done.as_dict()))
     partial.replace(result)
 
 
-def reopen(folder: Path) -> Theatre:
+def reopen(folder: Path, weights: str) -> Theatre:
     """The theatre of another process's folder."""
     theatre = Theatre.__new__(Theatre)
-    theatre.cluster = tiny(0, agents=AGENTS, rows=ROWS)
+    theatre.cluster, theatre.rules = tiny(0, agents=AGENTS, rows=ROWS), LOOSE
     theatre.stage = Stage(folder, theatre.cluster.agents, folder / "weather.parquet", Format(), LOOSE)
-    theatre.plan = plan_of(theatre.stage, theatre.cluster, "blind", **PLAN)
+    theatre.plan = plan_of(theatre.stage, theatre.cluster, "blind", rules=LOOSE, **{**PLAN, "weights": weights})
     return theatre

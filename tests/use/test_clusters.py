@@ -12,8 +12,8 @@ from tests.use.test_flexibility import hit_and_run
 
 # share of test points inside the 80 % and 95 % bands, 7-day runs started daily
 COVERAGE = {"sample": (0.92, 0.985), "refit64": (0.81, 0.955), "twin_houses": (0.94, 1.0)}
-# order and ridge chosen of orders 1 to 3, ridges 30, 100, 300; its test free-run R²
-CHOSEN = {"sample": (3, 100, 0.8269), "refit64": (2, 100, 0.8701), "twin_houses": (2, 300, 0.8585)}
+# order chosen of 1 to 3 on the series of one plain fit; its test free-run R²
+CHOSEN = {"sample": (2, 0.8823), "refit64": (2, 0.8701), "twin_houses": (3, 0.8275)}
 COMFORT = {"sample": (17.0, 21.5), "refit64": (18.0, 20.0), "twin_houses": (20.0, 22.0)}
 
 
@@ -71,9 +71,8 @@ def test_envelope_holds_ten_thousand_schedules(name, cluster):
         assert (both[:, [1, 3]] <= envelope[:, [1, 3]] + slack).all()
 
 
-@pytest.mark.soak
 def test_selection(name, cluster):
     found = select(cluster, protocol="plain")
-    order, ridge, r2 = CHOSEN[name]
-    assert (found.chosen.candidate.order, found.chosen.candidate.ridge) == (order, ridge)
+    order, r2 = CHOSEN[name]
+    assert found.chosen.candidate.order == order
     assert found.fit.metrics["test"]["free_run"]["r2"] == pytest.approx(r2, abs=1e-4)

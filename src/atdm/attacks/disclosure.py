@@ -49,12 +49,6 @@ def from_gram(complete: Rotated, later: Upload, rows: IntArray) -> FloatArray:
     return answer
 
 
-def from_rosters(larger: FloatArray, smaller: FloatArray, agents: int) -> FloatArray:
-    """Two released states whose rosters differ by one agent: K s − (K−1) s′, exact for equal weights. [K]"""
-    answer: FloatArray = agents * larger - (agents - 1) * smaller
-    return answer
-
-
 def averaged(uploads: Sequence[FloatArray]) -> FloatArray:
     """Masks drawn as real numbers have a mean: over enough sums of the same value they average out."""
     answer: FloatArray = np.mean(np.stack(uploads), axis=0)

@@ -1,31 +1,36 @@
 """Active attacks: the adversary plays the aggregator and deviates. Each is mounted on real agents (stage.py).
 
 An attack returns what it learned and, where it was stopped, by whose words. Recovered agents are counted by the scorer.
+Those that need an agent which gives away the group secret are in forge.py.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
 
 import msgspec
 import numpy as np
 
-from atdm.attacks.disclosure import averaged, column_from_outer, from_filtered, from_rosters
+from atdm.attacks.disclosure import averaged, column_from_outer, from_filtered
 from atdm.attacks.score import Guess
 from atdm.attacks.separation import separate_totals
-from atdm.attacks.stage import Stage, changed
+from atdm.attacks.stage import Released, Stage, changed
 from atdm.crypto import ring
 from atdm.crypto.ring import UInt64Array
-from atdm.errors import UsageError
 from atdm.kernel.design import REFERENCE_TEMP, FloatArray
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind import SCALAR_BITS, Phase, basis_layout
+from atdm.protocol.blind.layouts import SQUARE_BITS, step_layout
+from atdm.protocol.company import Answers, BoolArray, Choose
 from atdm.protocol.messages import Ask, Masked, Message, ToAgent, ToAggregator, Total
 from atdm.protocol.paper import state_layout, transform_layout
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
+from atdm.protocol.readings import positions, seconds
+from atdm.protocol.roster import Roster
 from atdm.protocol.sums import Layout
+from atdm.run import rows_of_plan, weather_of
 
 LATER = 2  # step of a run at which it is under way in every protocol
-LAST = -2 - ring.CHECK_WORDS  # in a total of `blind`: the last data word, before count and check words
-SINGLED_OUT = 0.8  # an agent's entry of a direction: its square stays below the cap on leverage
+LEFT_OUT = 3  # agents that are left out in turn, where companies are chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +55,38 @@ def _mounted(aggregator: Aggregator, guesses: list[Guess] | None = None) -> Moun
 
 
 def offset(stage: Stage, plan: Plan) -> Mounted:
-    """`blind`: ask for the smallest ridge agents accept, so that the state rests on the one agent the weather explains
-    best, and take half off every squared norm in the totals, so that it seems to rest on three."""
-    phases = _Phases()
-    least = msgspec.structs.replace(plan, ridge=stage.agents[0].own.rules.ridge[0])
-    half = -round(np.ldexp(0.5, basis_layout(len(stage.agents), 1, 1).blocks[-1].bits))
-
-    def alter(place: int, message: ToAgent) -> Message:
-        return _shifted(message, {LAST: half}) if phases.total(message) == Phase.BASIS else message
-
-    return _with_state(stage.play(least, alter=alter, watch=phases.watch))
+    """`blind`: add to Σp of the second total, so that SP_II puts the whole weight on it and the release is that total,
+    which only agents should see."""
+    return _moved(stage, plan, others={}, victim={}, last=1)
 
 
 def equivocate(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
-    """`blind`: tell the others that the first direction is a hundred times longer than it is, and one agent that it is
-    shorter, so that the first total is that agent's; lower its squared norm until three agents seem to carry it, and
-    refuse any further direction."""
-    phases, agents = _Phases(), len(stage.agents)
-    share = 1.0 / np.sqrt(agents)  # of everybody, as the direction begins
-    lengths = [100.0 if place != victim else share / SINGLED_OUT for place in range(agents)]
-    entries = share / np.array(lengths)
-    seeming = entries.sum() ** 2 / (1.1 * max(3.0, agents / 4))  # so that 1/Σξ² passes
-    lower = round(np.ldexp(seeming - entries @ entries, basis_layout(agents, 1, 1).blocks[-1].bits))
+    """`blind`: tell the others that the second direction was enormous, so that they add next to nothing to the third
+    total, and one agent the truth; then put the weight on that total."""
+    enormous = {"squares": round(np.ldexp(1e3, SQUARE_BITS))}
+    return _moved(stage, plan, others=enormous, victim={victim: {}}, last=2)
+
+
+def _moved(
+    stage: Stage, plan: Plan, others: dict[str, int], victim: dict[int, dict[str, int]], last: int
+) -> Mounted:
+    """Add `others` to the words of steps before the last one, and to the last Σp as much as its range allows."""
+    plan = msgspec.structs.replace(plan, nonnegative="free", totals=last + 1)
+    agents, phases = len(stage.agents), _Phases()
+    layouts = [step_layout(agents, plan.length, size, plan.clip, False) for size in range(1, last + 1)]
+    bits = layouts[-1].blocks[1].bits
 
     def alter(place: int, message: ToAgent) -> Message:
-        phase = phases.total(message)
-        if phase == Phase.FLAGS and phases.count(Phase.BASIS):
-            return _shifted(message, {0: 1})  # somebody refuses
-        if phase == Phase.FLAGS and phases.count(Phase.FLAGS) == 1:
-            longer = round(np.ldexp(lengths[place] ** 2 - 1.0, SCALAR_BITS))
-            return _shifted(message, {1: 1, LAST: longer})  # somebody holds back: normalise again
-        return _shifted(message, {LAST: lower}) if phase == Phase.BASIS else message
+        if phases.total(message) != "step":
+            return message
+        number = phases.count("step")
+        if number == last:
+            return _shifted(message, layouts[number - 1], {"one": round(np.ldexp(1.5 * agents**0.5, bits))})
+        return _shifted(message, layouts[number - 1], victim.get(place, others))
 
-    return _with_state(stage.play(plan, alter=alter, watch=phases.watch))
+    aggregator = stage.play(plan, alter=alter, watch=phases.watch)
+    states = _states(aggregator)
+    return _mounted(aggregator, [Guess(series=states[-1][:, None], scaled=False)] if states else [])
 
 
 class _Phases:
@@ -98,23 +102,19 @@ class _Phases:
     def total(self, message: ToAgent) -> str:
         return self._of[message.step] if isinstance(message, Total) else ""
 
-    def count(self, phase: Phase) -> int:
+    def count(self, phase: str) -> int:
         return sum(each == phase for each in self._of.values())
 
 
-def _shifted(message: ToAgent, quanta: dict[int, int]) -> Message:
-    """A total with something added to some of its words."""
+def _shifted(message: ToAgent, layout: Layout, quanta: dict[str, int]) -> Message:
+    """A total with something added to the last word of some of its fields."""
     words = message.words if isinstance(message, Total) else b""
-    values = ring.from_bytes(words, len(words) // ring.WORD_BYTES)
-    for at, change in quanta.items():
-        ring.add_into(values[at:][:1], np.array([change % 2**64], dtype=np.uint64))
+    values, end = ring.from_bytes(words, len(words) // ring.WORD_BYTES), 0
+    for block in layout.blocks:
+        end += block.words
+        change = np.array([quanta.get(block.name, 0) % 2**64], dtype=np.uint64)
+        ring.add_into(values[end - 1 : end], change)
     return changed(message, words=ring.to_bytes(values))
-
-
-def _with_state(aggregator: Aggregator) -> Mounted:
-    """The released state, taken for one agent's temperature."""
-    states = _states(aggregator)
-    return _mounted(aggregator, [Guess(series=states[-1][:, None])] if states else [])
 
 
 def inconsistent_question(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
@@ -223,18 +223,16 @@ def _states(aggregator: Aggregator) -> list[FloatArray]:
     return [s.value - REFERENCE_TEMP for s in aggregator.notebook.seen if s.what == "state"]
 
 
-def masked_words(stage: Stage, plan: Plan, sums: int = 4) -> Mounted:
+def masked_words(stage: Stage, plan: AnyPlan, sums: int = 4) -> Mounted:
     """Average what each agent sent, as if it were numbers: float masks average out, those of a ring do not."""
     uploads: dict[int, list[FloatArray]] = {}
+    floats = isinstance(plan, Plan) and plan.masks == "float"
 
     def watch(place: int, message: ToAggregator) -> None:
-        if not isinstance(message, Masked) or message.phase not in ("state", "basis"):
+        if not isinstance(message, Masked) or message.phase not in ("state", "step", "show"):
             return
         words = ring.from_bytes(message.words, len(message.words) // ring.WORD_BYTES)
-        if plan.masks == "float":
-            values = words.view(np.float64)
-        else:
-            values = words.astype(np.int64).astype(float) * 2.0**-48
+        values = words.view(np.float64) if floats else words.astype(np.int64).astype(float) * 2.0**-48
         uploads.setdefault(place, []).append(values)
 
     aggregator = stage.play(plan, watch=watch, until=lambda a: len(uploads.get(0, [])) >= sums)
@@ -283,69 +281,84 @@ def _blocks(words: UInt64Array, layout: Layout) -> tuple[FloatArray, FloatArray]
     return series, ring.decode(words[first.size : first.size + second.size], second.bits).reshape(agents, agents)
 
 
-def smaller_rosters(stage: Stage, plan: Plan) -> Mounted:
-    """`blind`: run again with every smaller roster the agents accept, and combine the released states.
+def leaving_out(*places: int) -> Choose:
+    """The company of all that answer, but for these."""
 
-    Rosters are unions of whole cohorts, so the smallest difference between two of them is a cohort.
-    """
-    full = stage.play(plan)
-    states, refusals = [_states(full)[-1]], []
-    everybody = sorted(stage.cohorts)
-    attempts = [set(everybody) - {cohort} for cohort in everybody] if len(everybody) > 1 else [set()]
-    agents = len(full.members)
-    claims: list[FloatArray] = []
-    for cohorts in attempts:
-        try:
-            smaller = stage.play(plan, cohorts=cohorts)
-        except UsageError as error:
-            refusals.append(str(error))
+    def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
+        company = sorted(set(answers) - set(places))
+        days: BoolArray = np.logical_and.reduce([answers[place] for place in company])
+        return company, days
+
+    return chosen
+
+
+def repeated_runs(stage: Stage, plan: Plan) -> Mounted:
+    """Ask for the same rows again and again, in every way the plan can differ, and combine all that is released."""
+    return _combined(stage, plan, ((asked, leaving_out()) for asked in _variants(stage, plan)))
+
+
+def chosen_companies(stage: Stage, plan: Plan, colluder: int | None = None) -> Mounted:
+    """The same rows with everybody, and without one agent at a time; a colluding agent's own part is taken off."""
+    others = [place for place in range(len(stage.agents)) if place != colluder]
+    ways = [leaving_out(), *(leaving_out(place) for place in others[:LEFT_OUT]), leaving_out(*others[1:])]
+    asked: AnyPlan = rows_of_plan(plan) if plan.weights == "equal" else plan
+    return _combined(stage, plan, ((asked, way) for way in ways), colluder)
+
+
+def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
+    """The plan, and plans over the same rows that differ in what the aggregator may choose."""
+    weather, step, day = weather_of(stage.cluster), plan.step_seconds, DAY // plan.step_seconds
+    whole: AnyPlan = rows_of_plan(plan) if plan.weights == "equal" else plan
+    yield whole
+    yield whole
+
+    def over(first: int, rows: int, coarser: int = 1) -> Plan:
+        start = plan.start + first * step
+        last = start + (rows - 1) * coarser * step
+        return msgspec.structs.replace(
+            plan, start=start, length=rows, step_seconds=coarser * step, period=max(1, plan.period // coarser),
+            weights="fitted", weather=weather.hash(start, last),
+        )  # fmt: skip
+
+    fitted = over(0, plan.length)
+    for change in ({"ridge": 1.0}, {"ridge": 1e4}, {"order": 1}, {"order": 3}, {"train": 0.5}, {"nonnegative": "free"}):
+        yield msgspec.structs.replace(fitted, **change)
+    for shorter in (over(day, plan.length - day), over(0, plan.length - day), over(0, plan.length // 2)):
+        yield shorter
+        yield rows_of_plan(shorter)
+    for offset in range(2):
+        yield over(offset, (plan.length - offset) // 2, coarser=2)
+        yield rows_of_plan(over(offset, (plan.length - offset) // 2, coarser=2))
+    yield Collect(step_seconds=step, start=plan.start, length=plan.length)
+
+
+def _combined(
+    stage: Stage, plan: Plan, asked: Iterable[tuple[AnyPlan, Choose]], colluder: int | None = None
+) -> Mounted:
+    """All states of all runs: differences of companies that differ by one, separation of series of the same rows."""
+    time, runs = seconds(stage.cluster.time), 0
+    sums: list[tuple[int, FloatArray]] = []  # agents, and their number times s by row of the cluster
+    for each, choose in asked:
+        runs += 1
+        aggregator = stage.play(each, choose=choose)
+        if aggregator.state is not State.DONE:
             continue
-        if smaller.state is State.DONE and len(_states(smaller)[-1]) == len(states[0]):
-            claims.append(from_rosters(states[0], _states(smaller)[-1], agents))
-        else:
-            refusals.append(_ending(smaller))
-    guesses = [Guess(series=np.column_stack(claims), scaled=False)] if claims else []
-    note = f"{len(everybody)} cohorts; {len(refusals)} of {len(attempts)} smaller rosters showed no further state"
-    return Mounted(bool(claims), guesses, note)
-
-
-def restarted(stage: Stage, plan: Plan, attempts: int = 3) -> Mounted:
-    """`blind`, with one agent's help: let runs fail after their totals are out, and start again for more of them.
-
-    The colluding agent sees every total, also the last one of each run, which the others never received.
-    """
-    for _ in range(attempts):
-        stage.play(plan, until=lambda a: _opened(stage) >= 3)
-    aggregator = stage.play(plan)
-    return _with_all_totals(stage, aggregator, f"{attempts} runs failed on purpose")
-
-
-def overlapping(stage: Stage, plan: Plan, shift: int) -> Mounted:
-    """`blind`, with one agent's help: a second fit over a window that overlaps the first."""
-    first = stage.play(msgspec.structs.replace(plan, length=plan.length - shift))
-    later = msgspec.structs.replace(plan, start=plan.start + shift * plan.step_seconds, length=plan.length - shift)
-    second = stage.play(later)
-    return _with_all_totals(stage, second if second.state is State.DONE else first, "two windows", shift)
-
-
-def _opened(stage: Stage) -> int:
-    return sum(s.what == "basis total" for s in stage.agents[0].own.notebook.seen)
-
-
-def _with_all_totals(stage: Stage, aggregator: Aggregator, note: str, shift: int = 0) -> Mounted:
-    totals = [s.value for s in stage.agents[0].own.notebook.seen if s.what == "basis total" and s.label == ""]
-    longest = max((len(v) for v in totals), default=0)
-    distinct = _distinct([v for v in totals if len(v) == longest])
-    if not distinct:
-        return Mounted(False, [], note + ": no totals")
-    most = int(stage.agents[1].own.exposure.totals.max())
-    guesses = separate_totals(np.column_stack(distinct))
-    return Mounted(True, guesses, f"{note}; {most} totals on a row in all, {_ending(aggregator)}")
-
-
-def _distinct(totals: list[FloatArray]) -> list[FloatArray]:
-    kept: list[FloatArray] = []
-    for total in totals:
-        if not any(np.array_equal(total, other) for other in kept):
-            kept.append(total)
-    return kept
+        released, agents = Released.of(aggregator), len(aggregator.members)
+        at, series = positions(time, released.kept), np.full(len(time), np.nan)
+        series[at] = agents * released.state
+        if colluder is not None and each.weights == "equal":
+            series[at] -= stage.own_series(colluder, released.kept)
+        if not any(np.array_equal(series, other, equal_nan=True) for _, other in sums):
+            sums.append((agents, series))
+    together = np.column_stack([series for _, series in sums]) if sums else np.empty((0, 0))
+    guesses = []
+    for (larger, a), (smaller, b) in permutations(sums, 2):
+        rows = np.flatnonzero(np.isfinite(a - b))
+        if larger == smaller + 1 and len(rows) > 2:
+            guesses.append(Guess(series=(a - b)[rows, None], rows=rows))
+    rows = np.flatnonzero(np.isfinite(together).all(axis=1))
+    if len(rows) > 2:
+        guesses += [replace(guess, rows=rows) for guess in separate_totals(together[rows])]
+    most = int(np.isfinite(together).sum(axis=1).max()) if sums else 0
+    note = f"{runs} runs asked for, {len(sums)} different series released, {most} of one stamp at most"
+    return Mounted(most > 1, guesses, note)

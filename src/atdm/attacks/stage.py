@@ -17,14 +17,14 @@ from atdm.kernel.design import REFERENCE_TEMP, FloatArray, IntArray
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.collect import CollectDesk
+from atdm.protocol.company import Choose
+from atdm.protocol.company import choose as usual_choice
 from atdm.protocol.desk import Outgoing
 from atdm.protocol.ledger import Seen
 from atdm.protocol.messages import Abort, Message, ToAgent, ToAggregator, decode_to_agent, decode_to_aggregator, encode
 from atdm.protocol.opened import OpenPart
 from atdm.protocol.part import Part
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.policy import Choose
-from atdm.protocol.policy import choose as usual_choice
 from atdm.protocol.readings import dithered, positions, public_inputs
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes
@@ -44,9 +44,11 @@ def repeatable(seed: int) -> RandomBytes:
 class Stage:
     """The agents of a cluster, over one or more runs. Places are places in the roster."""
 
-    def __init__(self, cluster: Cluster, rules: Rules, random_bytes: RandomBytes = os.urandom) -> None:
+    def __init__(
+        self, cluster: Cluster, rules: Rules, random_bytes: RandomBytes = os.urandom, share: bool = True
+    ) -> None:
         self.cluster = cluster
-        self.agents, _ = enrol(cluster, rules, random_bytes, keep=True)
+        self.agents, _ = enrol(cluster, rules, random_bytes, keep=True, share=share)
         self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
         self.attempts = 0
 

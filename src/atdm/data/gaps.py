@@ -13,7 +13,8 @@ Rule 3: on a UTC day on which a home has, after filling, less than half of the w
 Rule 4: a home with an outage stays and its rows are lost for all as long as all lost rows are less than a tenth of the
         window's. Beyond that the home that costs most rows is left out, one after the other.
 Rule 5: at most a third of the homes is left out. Then the rest stays, and the rows it lacks are lost.
-Rule 6: a row that no home has (the weather is missing, say) is nobody's: it counts neither as lost nor as the window's.
+Rule 6: a row that more than a third of the homes lack cannot be won back by leaving homes out, so it is nobody's: it
+        counts neither as lost nor as the window's. (One home with an older file would else cost four others.)
 """
 
 from collections.abc import Sequence
@@ -104,7 +105,8 @@ def company(has: BoolArray, names: Sequence[str]) -> Company:
     has: rows × homes, whether a home's reading of a row counts (days out do not). names: of the homes; they settle
     ties. The home that costs most is the one without which fewest rows are lost; of several, the one that lacks most.
     """
-    window = has.any(axis=1)
+    part, of = LEFT_OUT_SHARE
+    window = of * (~has).sum(axis=1) <= part * len(names)
     lacks = ~has[window]
     own = lacks.sum(axis=0)
     lacking = lacks.sum(axis=1)  # by row: how many of the homes that stay lack it
@@ -114,7 +116,7 @@ def company(has: BoolArray, names: Sequence[str]) -> Company:
         worst = min(np.flatnonzero(stays).tolist(), key=lambda i: (-won_back[i], -own[i], names[i]))
         stays[worst] = False
         lacking -= lacks[:, worst]
-    return Company(stays, window & np.all(has[:, stays], axis=1))
+    return Company(stays, np.all(has[:, stays], axis=1))
 
 
 def _check_grid(time: IntArray, step_seconds: int) -> None:

@@ -38,8 +38,9 @@ class Coefficients:
         """Everything in Eq. (2) but the lags of s, at the given rows.  [°C]"""
         if not len(rows):
             return np.empty(0)
-        gains = ((inputs.load, self.beta), (inputs.outdoor, self.gamma), (inputs.solar, self.theta))
-        everywhere = sum(np.convolve(values, gain)[: len(inputs)] for values, gain in gains)  # Σ gain_m values_{t−m}
+        everywhere = np.convolve(inputs.load, self.beta)  # Σ β_m h_{t−m}
+        everywhere += np.convolve(inputs.outdoor, self.gamma)
+        everywhere += np.convolve(inputs.solar, self.theta)
         answer: FloatArray = everywhere[rows] + self.occupancy[inputs.phase[rows]]
         return answer
 

@@ -14,13 +14,14 @@ Each rule with the attack it answers: docs/spec.md §6.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
+from atdm.errors import RunAborted
 from atdm.kernel.design import FloatArray, IntArray
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, WeightsName, day_count, first_day
 from atdm.protocol.readings import Readings, positions
@@ -73,7 +74,7 @@ class Answered(Booking, frozen=True):
 
 
 class Sent(Booking, frozen=True):
-    """Readings that left for the first time, as they were then."""
+    """Readings that left for the first time, as they were then, dither included."""
 
     time: bytes  # int64 [s]
     temperature: bytes  # float64 [°C]
@@ -225,22 +226,24 @@ class Account:
             spent = any(day.fit for day in known)
         return NO_ROOM if spent else None
 
-    def as_sent(self, readings: Readings) -> Readings:
-        """The agent's readings, those that left before as they were then: a correction would show as a difference."""
-        if not len(self.time):
+    def as_sent(self, readings: Readings, rows: IntArray) -> Readings:
+        """The agent's readings of these rows, those that left before as they were then, dither included: a correction,
+        or another dither, would show as a difference."""
+        at = positions(self.time, rows)
+        before = at[at >= 0]
+        if not len(before):
             return readings
-        time = np.union1d(readings.time, self.time)
-        own, kept = np.searchsorted(time, readings.time), np.searchsorted(time, self.time)
-        columns = []
-        for now, before in ((readings.temperature, self.temperature), (readings.load, self.load)):
+        time = np.union1d(readings.time, self.time[before])
+        now, then = np.searchsorted(time, readings.time), np.searchsorted(time, self.time[before])
+
+        def merged(fresh: NDArray[Any], kept: NDArray[Any]) -> FloatArray:
             column = np.empty(len(time))
-            column[own] = now
-            column[kept] = before
-            columns.append(column)
-        filled = np.zeros(len(time), dtype=bool)
-        filled[own] = readings.filled
-        filled[kept] = self.filled.astype(bool)
-        return Readings(time, columns[0], columns[1], filled)
+            column[now] = fresh
+            column[then] = kept[before]
+            return column
+
+        filled = merged(readings.filled, self.filled).astype(bool)
+        return Readings(time, merged(readings.temperature, self.temperature), merged(readings.load, self.load), filled)
 
     # What is booked
 
@@ -249,13 +252,19 @@ class Account:
         self._apply(booking)
         self._new.append(booking)
 
-    def send(self, readings: Readings) -> None:
-        """Book readings that leave; those that left before are known."""
+    def settle(self, readings: Readings, company: bytes, weights: WeightsName, step: int) -> tuple[int, ...]:
+        """Book that these readings leave, as they are, and whose days they belong to: checked and booked in one step.
+        Gives the days."""
+        days = tuple(np.unique(readings.time // DAY).tolist())
+        if (reason := self.refuses_company(days, company)) is not None:
+            raise RunAborted(reason)
+        self.book(Settled(days, company, weights, step))
         new = positions(self.time, readings.time) < 0
         if new.any():
             columns = (readings.temperature[new].astype("<f8"), readings.load[new].astype("<f8"))
             flags = readings.filled[new].astype(np.uint8)
             self.book(Sent(readings.time[new].astype("<i8").tobytes(), *(c.tobytes() for c in (*columns, flags))))
+        return days
 
     def booked(self) -> tuple[AnyBooking, ...]:
         """What came in since the last call: to be written down before the message that caused it is answered."""

@@ -250,7 +250,8 @@ class Agent:
         self._read_on(plan)
         if isinstance(plan, Plan) and plan.protocol != "blind":
             return Verdict(np.ones(len(plan_days(plan)), dtype=bool), "")
-        totals = plan.totals_for(self.roster.owners()) if isinstance(plan, Plan) else 0
+        owners = self.roster.owners()
+        totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
         fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""
         return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit)
 

@@ -12,7 +12,7 @@ from atdm.crypto.keys import digest
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import bits, flags
+from atdm.protocol.company import Choose, bits, choose, flags
 from atdm.protocol.desk import Desk, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -35,7 +35,6 @@ from atdm.protocol.messages import (
 from atdm.protocol.moments import MomentsDesk
 from atdm.protocol.paper import PaperDesk
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
-from atdm.protocol.policy import Choose, choose
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Members, Roster
 from atdm.protocol.session import Run, agree, announce_hash, check_ready, make_keys
@@ -43,6 +42,7 @@ from atdm.protocol.session import Run, agree, announce_hash, check_ready, make_k
 DESKS: dict[str, type[Desk]] = {
     "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "collect": CollectDesk,
 }  # fmt: skip
+
 
 
 class State(StrEnum):

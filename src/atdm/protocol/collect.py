@@ -26,9 +26,8 @@ from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, FloatArray, IntArray
-from atdm.protocol.account import MOST_ASKINGS, Settled, Shown
+from atdm.protocol.account import MOST_ASKINGS, Shown
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
-from atdm.protocol.company import usable
 from atdm.protocol.desk import Desk, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -42,8 +41,7 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import Own, Part
-from atdm.protocol.plan import DAY
-from atdm.protocol.readings import Readings, Weather, dithered, positions
+from atdm.protocol.readings import Weather, positions
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
 
@@ -66,11 +64,10 @@ class CollectPart(Part):
         self.times = run.rows()
         self.fit = own.memory.fits[run.collect.fit] if run.collect.fit else None  # there, or this agent would be out
         self._random = Stream(derive(session.seed, "words of rows not given"))
-        readings = account.as_sent(usable(own.readings))
-        at = positions(readings.time, self.times)
-        shown_often = account.asked(self.times) >= MOST_ASKINGS
-        self.given: NDArray[np.bool_] = (at >= 0) & ~shown_often & ~account.beside_a_change(self.times, run.company)
-        self.bare = readings.at(at[self.given])
+        self.readings = own.sendable(run)
+        at = positions(self.readings.time, self.times)
+        self.given: NDArray[np.bool_] = (at >= 0) & (account.asked(self.times) < MOST_ASKINGS)
+        self.readings = self.readings.at(at[self.given])
 
     @property
     def weight(self) -> float:
@@ -103,12 +100,12 @@ class CollectPart(Part):
         """This agent's part of state and load on the rows that everybody offered."""
         if not everybody.any():
             raise RunAborted("no row was offered by everybody: ask again when there are new readings")
-        own, run = self.own, self.session.run
-        shown = everybody[self.given]  # of the rows this agent gives
-        if shown.any():
-            self._book(self.bare.at(np.flatnonzero(shown)))
-        quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
-        readings = dithered(self.bare, own.secret, own.rules.dither, quantum)
+        run, readings = self.session.run, self.readings
+        shown = readings.at(np.flatnonzero(everybody[self.given]))  # of the rows this agent gives
+        if len(shown.time):
+            self.own.memory.account.settle(shown, run.company, run.collect.weights, run.collect.step_seconds)
+            fit = b"" if self.fit is None else self.fit.question
+            self.own.memory.account.book(Shown(shown.time.astype("<i8").tobytes(), fit))
         state, load = np.zeros(len(self.times)), np.zeros(len(self.times))
         part = 1.0 if self.fit is None else self.fit.weight  # equal weights are divided by K once, at the aggregator
         state[self.given] = part * (readings.temperature - REFERENCE_TEMP)  # Eq. (1)
@@ -116,17 +113,6 @@ class CollectPart(Part):
         layout = show_layout(run.agents, int(everybody.sum()), self.fit is None)
         values = {"state": state[everybody], "load": load[everybody]}
         return self._send(Phase.SHOW, layout, values, np.tile(~self.given[everybody], 2))
-
-    def _book(self, readings: Readings) -> None:
-        """Checked and booked in one step: whatever was settled since this run was announced counts."""
-        account, run = self.own.memory.account, self.session.run
-        days = tuple(np.unique(readings.time // DAY).tolist())
-        if (reason := account.refuses_company(days, run.company)) is not None:
-            raise RunAborted(reason)
-        account.book(Settled(days, run.company, run.collect.weights, run.collect.step_seconds))
-        account.send(readings)
-        fit = b"" if self.fit is None else self.fit.question
-        account.book(Shown(readings.time.astype("<i8").tobytes(), fit))
 
     def _send(
         self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: NDArray[np.bool_]

@@ -8,10 +8,11 @@ Rule 1: an agent judges a day once, at the first announcement that touches it; d
         answered. Whether its account allows the day is looked up every time.
 Rule 2: who does not answer is out. Nobody who is in leaves silently.
 Rule 3: a company has at least ten owners and at least two thirds of those in the newest roster.
-This is the agents' side; which company the aggregator names, within these rules, is the operator's policy (policy.py).
+`judge` and `check_company` are the agent's side; which company the aggregator names, within these rules, is the
+operator's choice: `choose` is the usual one for a window.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,13 @@ from atdm.protocol.rules import Rules
 
 INDOOR_C = (-30.0, 70.0)  # a reading outside is an error code: the day is out
 LOAD_KW = (-1e4, 1e4)
+LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left out instead
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
 TOO_FEW = "too few readings on some days"
 BoolArray = NDArray[np.bool_]
+Answers = Mapping[int, BoolArray]  # place in the roster → days it is in on
+Choose = Callable[[Answers, Roster, int], tuple[list[int], BoolArray]]  # …, roster, least owners → company, days
 
 
 class Verdict(NamedTuple):
@@ -45,8 +49,13 @@ def plan_days(plan: AnyPlan) -> IntArray:
     return first_day(plan) + np.arange(day_count(plan), dtype=np.int64)
 
 
-def judge(plan: AnyPlan, readings: Readings, account: Account, rules: Rules, totals: int, fit: bytes) -> Verdict:
-    """The agent's bit for each day; what is judged for the first time is booked."""
+def judge(
+    plan: AnyPlan, readings: Readings, account: Account, rules: Rules, totals: tuple[int, int], fit: bytes
+) -> Verdict:
+    """The agent's bit for each day; what is judged for the first time is booked.
+
+    totals: those the plan may ask for, and the most over a day; fit: the one whose weights are meant.
+    """
     days = plan_days(plan)
     inside: list[int] = []
     outside: list[int] = []
@@ -54,7 +63,7 @@ def judge(plan: AnyPlan, readings: Readings, account: Account, rules: Rules, tot
     verdict = np.zeros(len(days), dtype=bool)
     last, sound = plan.start + (plan.length - 1) * plan.step_seconds, possible(readings)
     for i, day in enumerate(days.tolist()):
-        refused = account.refuses(plan, day, totals, rules.totals, fit)
+        refused = account.refuses(plan, day, *totals, fit)
         known = account.days.get(day)
         judged = known.judged if known is not None else None
         if judged is None and len(readings.time) and readings.time[-1] >= max(day * DAY, plan.start):
@@ -126,3 +135,30 @@ def check_company(
     if isinstance(plan, Collect) or plan.protocol == "blind":
         if (reason := account.refuses_company(days, company)) is not None:
             raise RunAborted(reason)
+
+
+def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
+    """Places in the roster and days, from everybody's bits.
+
+    A home that is out on some days stays, and those days are lost for all, as long as that costs less than a tenth of
+    the window; beyond that the home that costs most days is left out.
+    """
+    inside = {place: days for place, days in answers.items() if days.any()}
+    if not inside:
+        raise RunAborted("nobody is in on any day of the window: choose another window")
+    worth: BoolArray = np.logical_or.reduce(list(inside.values()))  # days on which anybody is in
+    company = sorted(inside)
+    while True:
+        out = worth & ~np.array([inside[place] for place in company])
+        lost: BoolArray = np.logical_or.reduce(out)
+        if lost.sum() < LOST_SHARE * worth.sum() or not lost.any() or len(company) == 1:
+            break
+        won_back = (out & (out.sum(axis=0) == 1)).sum(axis=1)  # days that are lost for this home alone
+        worst = min(range(len(company)), key=lambda i: (-won_back[i], -out[i].sum(), company[i]))
+        del company[worst]
+    if not large_enough(tuple(roster.members[place] for place in company), roster, least):
+        raise RunAborted(
+            f"{len(answers)} of {len(roster)} agents answered and {len(company)} are in on the same days: a company "
+            f"needs {least} owners and two thirds of the roster; wait for more, or choose other days"
+        )
+    return company, worth & ~lost

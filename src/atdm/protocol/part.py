@@ -5,12 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from atdm.crypto.keys import SigningKey
+from atdm.protocol.company import usable
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
-from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.readings import Readings, Weather, dithered, positions
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import Session
+from atdm.protocol.session import Run, Session
 from atdm.protocol.store import Memory
 
 T = TypeVar("T")
@@ -49,6 +52,17 @@ class Own:
 
     def __repr__(self) -> str:
         return "Own(…)"
+
+    def sendable(self, run: Run) -> Readings:
+        """What this agent can give of a run's rows: with its dither, as they were where they left before, and none
+        beside a midnight at which the company changed."""
+        rows, rules, account = run.rows(), self.rules, self.memory.account
+        at = positions(self.readings.time, rows)
+        own = usable(self.readings.at(at[at >= 0]))
+        quantum = self.memory.quantum if rules.quantum is None else rules.quantum
+        readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
+        far = ~account.beside_a_change(readings.time, run.company)
+        return readings if far.all() else readings.at(np.flatnonzero(far))
 
 
 class Part(ABC):

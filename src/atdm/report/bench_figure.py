@@ -7,7 +7,10 @@ from atdm.errors import UsageError
 
 GREY = "0.5"  # legible on a light page and on a dark one
 INK: Any = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
-COLOURS = {"plain": "0.5", "paper": "tab:orange", "blind": "tab:blue"}
+LINES = (  # name, protocol, weights, colour
+    ("plain", "plain", "fitted", "0.5"), ("paper", "paper", "fitted", "tab:orange"),
+    ("blind", "blind", "fitted", "tab:blue"), ("blind, equal weights", "blind", "equal", "tab:green"),
+)  # fmt: skip
 
 
 def bench_figure(rows: list[dict[str, Any]], path: Path) -> None:
@@ -23,12 +26,12 @@ def bench_figure(rows: list[dict[str, Any]], path: Path) -> None:
 
 def _draw(rows: list[dict[str, Any]], path: Path, figure: Any) -> None:
     time, upload = figure.subplots(1, 2)
-    for protocol, colour in COLOURS.items():
-        own = [row for row in rows if row["protocol"] == protocol]
+    for name, protocol, weights, colour in LINES:
+        own = [row for row in rows if (row["protocol"], row["weights"]) == (protocol, weights)]
         agents = [row["agents"] for row in own]
-        time.plot(agents, [row["seconds"] for row in own], "o-", color=colour, label=protocol)
-        upload.plot(agents, [row["bytes_up_per_agent"] / 1000 for row in own], "o-", color=colour, label=protocol)
-        if protocol == "blind":
+        time.plot(agents, [row["seconds"] for row in own], "o-", color=colour, label=name)
+        upload.plot(agents, [row["bytes_up_per_agent"] / 1000 for row in own], "o-", color=colour, label=name)
+        if name == "blind":
             time.plot(agents, [row["floor_seconds"] for row in own], "o--", color=colour, label="floor of blind")
             time.plot(agents, [row["setup_seconds"] for row in own], "o:", color=colour, label="key set-up of blind")
     time.set_ylabel("seconds, all agents")

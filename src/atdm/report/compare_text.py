@@ -8,19 +8,20 @@ from rich.text import Text
 
 
 def compare_table(rows: list[dict[str, Any]]) -> RenderableType:
-    """Protocols side by side; differences are to plain."""
+    """Protocols side by side; differences are to plain with the same weighting."""
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("protocol", "R²", "coefficients apart", "weights apart", "totals", "messages", "kB up", "ms/agent",
-                   "s aggregator"):  # fmt: skip
+    for column in ("protocol", "R²", "ridge", "coefficients apart", "weights apart", "totals", "messages", "kB up",
+                   "ms/agent", "s aggregator"):  # fmt: skip
         table.add_column(column, justify="left" if column == "protocol" else "right")
     lines: list[RenderableType] = []
     for row in rows:
         if "refused" in row:
             lines.append(Text(f"{row['protocol']}: {row['refused']}", style="yellow"))
             continue
-        own = row["seconds_per_agent"]
+        own, ridge = row["seconds_per_agent"], row["ridge"]
         table.add_row(
-            row["protocol"], f"{row['r2']:.4f}", f"{row['coefficients_apart']:.1e}", f"{row['weights_apart']:.1e}",
+            row["protocol"], f"{row['r2']:.4f}", "" if ridge is None else f"{ridge:.4g}",
+            f"{row['coefficients_apart']:.1e}", f"{row['weights_apart']:.1e}",
             str(row["sums"]), str(row["rounds"]), f"{row['bytes_up_per_agent'] / 1000:.0f}",
             "" if own is None else f"{1000 * own:.0f}", f"{row['seconds_aggregator']:.2f}",
         )  # fmt: skip
@@ -32,15 +33,16 @@ def compare_table(rows: list[dict[str, Any]]) -> RenderableType:
 def bench_table(rows: list[dict[str, Any]]) -> Table:
     """Runs beside the floor of the same run."""
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("agents", "protocol", "processes", "seconds", "floor", "× floor", "set-up s", "ms/agent", "kB up",
-                   "totals", "peak MB"):  # fmt: skip
-        table.add_column(column, justify="left" if column == "protocol" else "right")
+    for column in ("agents", "protocol", "weights", "processes", "seconds", "floor", "× floor", "set-up s", "ms/agent",
+                   "kB up", "totals", "messages", "peak MB"):  # fmt: skip
+        table.add_column(column, justify="left" if column in ("protocol", "weights") else "right")
     for row in rows:
         floor, own = row["floor_seconds"], row["seconds_per_agent"]
         table.add_row(
-            str(row["agents"]), row["protocol"], str(row["processes"]), f"{row['seconds']:.2f}",
+            str(row["agents"]), row["protocol"], row["weights"], str(row["processes"]), f"{row['seconds']:.2f}",
             "" if floor is None else f"{floor:.2f}", "" if floor is None else f"{row['seconds'] / floor:.1f}",
             f"{row['setup_seconds']:.2f}", "" if own is None else f"{1000 * own:.1f}",
-            f"{row['bytes_up_per_agent'] / 1000:.0f}", str(row["sums"]), f"{row['peak_rss_mb']:.0f}",
+            f"{row['bytes_up_per_agent'] / 1000:.0f}", str(row["sums"]), str(row["messages"]),
+            f"{row['peak_rss_mb']:.0f}",
         )  # fmt: skip
     return table

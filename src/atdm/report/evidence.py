@@ -32,7 +32,7 @@ class Prediction:
 
 
 def enough_rows(fit: Fit) -> bool:
-    """Whether the released rows allow more than drawing coefficients; a rerun may release few or none."""
+    """Whether the released rows allow more than drawing coefficients: gaps may leave few that follow each other."""
     rows = lagged_rows(fit.inputs.segment, fit.model.order, 0, fit.inputs.train)
     tested = lagged_rows(fit.inputs.segment, fit.model.order, fit.inputs.train, len(fit.inputs))
     return len(rows) >= parameter_count(fit.model.order, fit.model.period) + 2 and len(tested) > 0

@@ -49,8 +49,8 @@ def simulation_charts(fit: Fit, cluster: Cluster | None) -> list[Chart]:
     """What only someone who owns all agents can draw; a deployed aggregator has neither weights nor zones."""
     if fit.weights is None:
         return []
-    band = [_zones(fit, cluster)] if cluster is not None and len(fit.state) else []
-    return [_weights(fit), *band]
+    weights = [] if fit.weighting == "equal" else [_weights(fit)]  # a figure of one height tells nothing
+    return [*weights, *([_zones(fit, cluster)] if cluster is not None else [])]
 
 
 def _prediction(fit: Fit) -> Chart:

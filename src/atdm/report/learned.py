@@ -16,13 +16,24 @@ MEANING = {
     "coefficients": "the model's coefficients",
     "metrics": "how well the model fits",
     "basis total": "weighted sums of all agents' dithered temperatures",
-    "scalars": "sums of single numbers over all agents",
+    "scalars": "counts and sums of single numbers over all agents",
     "weights": "every agent's weight",
     "moments": "second moments: all temperatures up to a rotation",
     "masked transform": "transformed data: all temperatures up to a rotation",
     "everything": "every reading of every agent",
 }
+OF_EQUAL_WEIGHTS = {**MEANING, "state": "the mean temperature", "scalars": "which rows everybody gave"}
 GRAVE = ("everything", "moments", "masked transform", "weights")  # entries that are about single agents
+
+
+def meaning(what: str, equal: bool) -> str:
+    """An entry in words; equal: whether rows were collected with equal weights."""
+    return (OF_EQUAL_WEIGHTS if equal else MEANING).get(what, "")
+
+
+def collected(fit: Fit) -> bool:
+    """Whether the agents showed rows with equal weights, and did nothing else."""
+    return fit.protocol == "blind" and fit.weighting == "equal"
 
 
 def what(rows: Iterable[Row], party: str) -> list[str]:
@@ -38,7 +49,7 @@ def aggregator_sentence(fit: Fit) -> str:
     if "moments" in kinds or "masked transform" in kinds:
         others = [MEANING[k] for k in kinds if k in ("load total", "weights", "state")]
         return f"The aggregator learned all temperatures up to a rotation, {_and(others)}."
-    told = [MEANING[k] for k in kinds]
+    told = [meaning(k, collected(fit)) for k in kinds]
     return f"The aggregator learned {_and(told)}: nothing else." if told else "The aggregator learned nothing."
 
 
@@ -50,19 +61,22 @@ def numbers(rows: Iterable[Row], party: str) -> int:
 def diagram(fit: Fit) -> str:
     """Agents on one side, what the sums opened to whom on the other."""
     rows = list(fit.ledger)
-    private = 2 * fit.agents * max(len(fit.state), 1)
-    keeps = "every reading is handed over" if "everything" in what(rows, "aggregator") else (
-        "each keeps its own temperatures and load" + (" and its weight" if fit.protocol == "blind" else "")
-    )  # fmt: skip
-    peers = _party(rows, "agents", "Each agent", "learned about the others")
+    private = 2 * fit.agents * len(fit.state)
+    keeps = "each keeps its own temperatures and load"
+    if "everything" in what(rows, "aggregator"):
+        keeps = "every reading is handed over"
+    elif fit.protocol == "blind" and not collected(fit):
+        keeps += " and its weight"
+    parties = (("aggregator", "The aggregator", "learned"), ("agents", "Each agent", "learned about the others"))
+    sinks = [_party(rows, *party, collected(fit)) for party in parties]
     if fit.cost.seconds_per_agent is None:  # deployed
-        peers = _peers_elsewhere(fit)
+        sinks[1] = _peers_elsewhere(fit)
     return f"""
 <div class="flow" role="group" aria-label="Who learned what">
 <div class="node source">{_people(fit.agents)}<b>{fit.agents} agents</b>
 <span>{private:,} private numbers; {keeps}</span></div>
 <div class="hop">{_arrow()}<span>{escape(_carried(fit))}</span></div>
-<div class="sinks">{_party(rows, "aggregator", "The aggregator", "learned")}{peers}</div>
+<div class="sinks">{"".join(sinks)}</div>
 </div>"""
 
 
@@ -83,6 +97,8 @@ def _entry(entry: str) -> str:
 def _carried(fit: Fit) -> str:
     if fit.protocol == "plain":
         return "in the clear"
+    if collected(fit):
+        return "two masked sums that open to the aggregator: which rows everybody can give, and these rows"
     if fit.protocol == "blind":
         return f"{fit.cost.sums} basis totals and short sums, masked: the aggregator adds and cannot open them"
     return "masked sums that open to the aggregator"
@@ -91,15 +107,17 @@ def _carried(fit: Fit) -> str:
 def _peers_elsewhere(fit: Fit) -> str:
     """Agents of a deployment keep their ledgers themselves; what they opened follows from the protocol."""
     opened = f"opened {fit.cost.sums} weighted sums of all agents' dithered temperatures and sums of single numbers; "
+    if collected(fit):
+        opened = "was told which rows everybody gave, and no number of anybody; "
     text = f"{opened if fit.protocol == 'blind' else ''}keeps the ledger of what it learned itself"
     return f'<div class="node sink"><b>Each agent</b> <span>{escape(text)}</span></div>'
 
 
-def _party(rows: list[Row], party: str, name: str, verb: str) -> str:
+def _party(rows: list[Row], party: str, name: str, verb: str, equal: bool) -> str:
     own = [row for row in rows if row["party"] == party and prod(row["shape"])]
     if not own:
         return f'<div class="node sink"><b>{name}</b> <span>{verb} nothing</span></div>'
-    items = "".join(map(_item, own))
+    items = "".join(_item(row, meaning(row["what"], equal)) for row in own)
     total = numbers(rows, party)
     return (
         f'<div class="node sink"><b>{name}</b> <span>{verb} {total:,} number{"s" if total != 1 else ""}</span>'
@@ -107,13 +125,13 @@ def _party(rows: list[Row], party: str, name: str, verb: str) -> str:
     )
 
 
-def _item(row: Row) -> str:
+def _item(row: Row, means: str) -> str:
     shape = " × ".join(f"{n:,}" for n in row["shape"])
     often = f"{row['times']:,} × " if row["times"] > 1 else ""
     grave = ' class="grave"' if row["what"] in GRAVE else ""
     return (
         f"<li{grave}><span>{escape(row['what'])}</span><span class=size>{often}{shape}</span>"
-        f"<small>{escape(MEANING.get(row['what'], ''))}</small></li>"
+        f"<small>{escape(means)}</small></li>"
     )
 
 

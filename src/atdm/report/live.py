@@ -16,33 +16,36 @@ from typing import Any
 
 from atdm import events
 from atdm.events import AnyEvent
-from atdm.report.learned import GRAVE, MEANING
+from atdm.report.learned import GRAVE, meaning
 from atdm.report.page import COEFFICIENTS, byte_count, number, source_hash, static
 
 MOST_LINES = 200  # of the log, the refusals and the ignored messages, each
 MOST_ROUNDS = 1000
+TOTALS = ("open", "step", "show")  # sums with a series of all agents
 
 # One letter for each agent's state, so that the states of ten thousand agents are one short string.
-ABSENT, HERE, ASKED, ANSWERED, REFUSED, LEFT_OUT, DONE = ".jwarxd"
+ABSENT, HERE, ASKED, ANSWERED, REFUSED, OUT, DONE = ".jwarxd"
 STATES = {
     ABSENT: "not heard of",
     HERE: "joined",
     ASKED: "asked, no answer yet",
     ANSWERED: "answered",
     REFUSED: "refused",
-    LEFT_OUT: "left out with its cohort",
+    OUT: "not in this run",
     DONE: "done",
 }
 ROUNDS = {
-    "Ready": "the plan accepted, keys exchanged",
+    "Ready": "who is in, and keys",
     "Secrets": "group secret sealed by the leader",
+    "offer": "rows that everybody can give",
+    "show": "mean temperature and load of these rows",
     "rows": "rows that everybody has",
+    "open": "load total and first basis total",
+    "step": "next basis total",
+    "signs": "residual and signs of the weights, counted",
+    "Seal": "the leader's numbers, for the agents to verify",
+    "Release": "release of the model",
     "load": "load total",
-    "extend": "stored basis over new rows",
-    "flags": "agents' limits, counted",
-    "basis": "basis total",
-    "scalars": "sums of single numbers",
-    "release": "release of the model",
     "moments": "moments",
     "weights": "weights",
     "clipped": "weights held at zero",
@@ -65,11 +68,14 @@ class LiveState:
         self._ended: float | None = None
         self._round_began = 0.0
         self._states: list[str] = []
-        begun = {"status": "starting", "text": "Starting", "protocol": "", "plan": "", "joined": 0, "attempt": None}
+        begun = {
+            "status": "starting", "text": "Starting", "protocol": "", "plan": "", "joined": 0, "inside": None,
+            "attempt": None,
+        }  # fmt: skip
         self._put("run", begun)
-        for name, empty in (("names", []), ("states", None), ("rounds", []), ("ledger", []), ("notices", []),
-                            ("log", [])):  # fmt: skip
-            self._put(name, empty)
+        self._put("states", None)
+        for name in ("names", "out", "rounds", "ledger", "notices", "log"):
+            self._put(name, [])
         self._put("now", None)
         self._put("result", None)
 
@@ -132,18 +138,25 @@ class LiveState:
     def _planned(self, event: events.Planned) -> None:
         self._states = [ABSENT] * len(event.agents)
         self._put("names", list(event.agents))
+        self._put("out", [])
         self._mark((), ABSENT)
-        self._update("run", status="gathering", text="Waiting for agents", protocol=event.protocol, plan=event.plan)
+        begun = {"status": "gathering", "text": "Waiting for agents", "inside": None}
+        self._update("run", protocol=event.protocol, plan=event.plan, **begun)
 
     def _joined(self, event: events.Joined) -> None:
         self._mark([a for a in event.agents if self._states[a] == ABSENT], HERE)
         self._update("run", joined=len(event.agents))
 
     def _announced(self, event: events.Announced) -> None:
-        inside = set(event.agents)
-        self._mark([a for a in range(len(self._states)) if a not in inside], LEFT_OUT)
+        self._mark(event.agents, HERE)
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(event.attempt / 1000))
-        self._update("run", status="running", text=f"Announced to {len(inside)} agents", attempt=when)
+        self._update("run", status="running", text=f"Announced to {len(event.agents)} agents", attempt=when)
+
+    def _company(self, event: events.Company) -> None:
+        inside = set(event.agents)
+        self._mark([a for a in range(len(self._states)) if a not in inside], OUT)
+        self._put("out", [{"agent": name, "text": why} for name, why in event.out.items()])
+        self._update("run", inside=len(inside))
 
     def _asked(self, event: events.Asked) -> None:
         self._round_began = time.monotonic()
@@ -173,7 +186,7 @@ class LiveState:
     def _round_done(self, event: events.RoundDone) -> None:
         row = {
             "round": event.round, "what": _words(event.what), "seconds": event.seconds,
-            "up": byte_count(event.bytes_up), "down": byte_count(event.bytes_down), "basis": event.what == "basis",
+            "up": byte_count(event.bytes_up), "down": byte_count(event.bytes_down), "total": event.what in TOTALS,
         }  # fmt: skip
         self._append("rounds", row, MOST_ROUNDS)
         self._put("now", None)
@@ -183,7 +196,7 @@ class LiveState:
         self._put("ledger", [
             {
                 "what": row["what"], "size": " × ".join(f"{n:,}" for n in row["shape"]), "times": row["times"],
-                "numbers": prod(row["shape"]) * row["times"], "means": MEANING.get(row["what"], ""),
+                "numbers": prod(row["shape"]) * row["times"], "means": meaning(row["what"], self._collects),
                 "grave": row["what"] in GRAVE,
             }
             for row in event.rows
@@ -196,18 +209,27 @@ class LiveState:
             ("test RMSE, free run", f"{number(_float(test['rmse']), 3)} K"),
             ("agents", f"{event.agents:,}"),
             ("rows released", f"{event.rows:,}"),
-            ("status", f"{event.status}, {event.iterations} iterations"),
-            ("ridge λ", f"{event.ridge:g}"),
+            *self._weights_facts(event),
             ("totals opened", f"{event.sums}"),
             ("time, set-up apart", f"{event.seconds:.1f} s"),
         ]
         head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
         model = [head, *([f"t−{m}", *_lag(event.model, m)] for m in range(len(event.model["beta"])))]
         self._end()
-        self._mark([a for a, state in enumerate(self._states) if state != LEFT_OUT], DONE)
+        self._mark([a for a, state in enumerate(self._states) if state != OUT], DONE)
         result = {"facts": facts, "model": model, "notes": list(event.notes), "report": False, "path": None}
         self._put("result", result)
         self._update("run", status="done", text=f"Done: R² {facts[0][1]} on the test rows")
+
+    @property
+    def _collects(self) -> bool:
+        """Rows with equal weights, from which the aggregator estimates the model itself."""
+        return bool(self._sections["run"]["protocol"] == "collect")
+
+    def _weights_facts(self, event: events.Finished) -> list[tuple[str, str]]:
+        if self._collects:
+            return [("weights", "equal")]
+        return [("status", f"{event.status}, {event.iterations} iterations"), ("ridge λ", f"{event.ridge:g}")]
 
     def _end(self) -> None:
         self._ended, self._round_began = time.monotonic(), 0.0
@@ -225,6 +247,7 @@ class LiveState:
         events.Planned: _planned,
         events.Joined: _joined,
         events.Announced: _announced,
+        events.Company: _company,
         events.Asked: _asked,
         events.Answered: _answered,
         events.Ignored: _ignored,

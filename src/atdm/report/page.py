@@ -24,7 +24,8 @@ from atdm.kernel.diagnostics import roots, time_constants
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import diagnosis, step_hours
-from atdm.run import Fit
+from atdm.report.words import remedies, search, under, weighting
+from atdm.run import Fit, percent
 
 COEFFICIENTS = (("alpha", "α", "-"), ("beta", "β", "K/kW"), ("gamma", "γ", "-"), ("theta", "θ", "K m²/kW"))
 HELP = (
@@ -85,41 +86,47 @@ COST: tuple[Column, ...] = (
     ("seconds_aggregator", "time of the aggregator [ms]", "ms"),
 )
 _APART = (
-    "Apart: the largest difference to plain, of a coefficient, and of a weight relative to the largest weight. “Blind, "
-    "no dither” compares arithmetic alone; agents of a deployment add their dither."
+    "Apart: the largest difference to plain with the same weighting, of a coefficient, and of a weight relative to the "
+    "largest weight. Under blind the agents stop their search early and may end at another ridge. “Blind, no dither” "
+    "compares arithmetic alone; agents of a deployment add their dither."
 )
 _TOOK = "Totals are sums of whole series that were opened for the estimation. Times are those of this machine."
 _LEARNED = "From the ledgers, which are written where a value arrives. In red: what is about single agents."
 _SIMULATION = (
-    "This run simulated every agent in one process, so their weights and zones can be shown. The aggregator of a "
-    "deployment has neither, and its report has no such section."
+    "This run simulated every agent in one process, so that their own numbers can be shown. The aggregator of a "
+    "deployment has none of them, and its report has no such section."
 )
 _AUDIT = "What each attack got out of this run's transcripts. The baseline is the best guess without it."
 
 
 def _headline(fit: Fit, title: str) -> str:
     r2 = fit.metrics["test"]["free_run"]["r2"]
-    rows = len(fit.state)
-    span = (
-        f"{_day(fit.state.index[0])} to {_day(fit.state.index[-1])}" if rows else "rows released before"
-    )
-    learned_text = learned.aggregator_sentence(fit)
     facts = (
         ("test R², free run", number(r2, 3)),
         ("test RMSE, free run", f"{number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
-        ("agents", f"{fit.agents:,}"),
-        ("rows", f"{rows:,} × {spell(fit.model.step)}"),
-        (f"status, {fit.iterations} iterations", str(fit.status)),
+        ("agents", f"{fit.agents:,}" + (f", {len(fit.out):,} out" if fit.out else "")),
+        ("rows", f"{len(fit.state):,} × {spell(fit.model.step)}"),
+        _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *_model_notes(fit)])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *remedies(fit), *_model_notes(fit)])
+    how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
     return f"""
-<p class="eyebrow">atdm report · protocol {escape(fit.protocol)}</p>
+<p class="eyebrow">atdm report · {escape(under(fit.protocol, fit.weighting))}</p>
 <h1>{escape(title)}</h1>
-<p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {span}, fitted under
-<b>{escape(fit.protocol)}</b>, explains the test rows with <b>R² {number(r2, 3)}</b>. {escape(learned_text)}</p>
+<p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {_day(fit.state.index[0])} to
+{_day(fit.state.index[-1])}, under <b>{escape(fit.protocol)}</b> with <b>{how}</b>{ended}, explains the test
+rows with <b>R² {number(r2, 3)}</b>. {escape(learned.aggregator_sentence(fit))}</p>
 <dl class="tiles">{tiles}</dl>
 {f'<ul class="notes" aria-label="Notes">{notes}</ul>' if notes else ""}"""
+
+
+def _weights_fact(fit: Fit) -> tuple[str, str]:
+    if fit.weighting == "equal":
+        return "weights", "equal"
+    if fit.protocol == "blind" and fit.status is not Status.NOT_CONVERGED:
+        return "weights, off the best possible", f"≤ {percent(fit.excess)}"
+    return f"status, {fit.iterations} iterations", str(fit.status)
 
 
 def _day(time: pd.Timestamp) -> str:
@@ -130,15 +137,16 @@ def _model_notes(fit: Fit) -> list[str]:
     found = diagnosis(fit)
     notes = list(found.warnings) if found is not None else []
     if found is None:
-        notes.append("this run released too few new rows of the aggregate temperature to draw it")
+        notes.append("there are too few rows without a gap to judge the model by them")
     if fit.status is Status.NOT_CONVERGED:
-        notes.append("the descent did not converge")
+        notes.append("the descent did not converge: use a longer window, or a larger ridge")
     return notes
 
 
 def _learned_lead(fit: Fit) -> str:
+    own = " It estimated the model from these itself." if learned.collected(fit) else ""
     return (
-        f"{learned.aggregator_sentence(fit)} Drawn from the ledger, which is written at the place where a value "
+        f"{learned.aggregator_sentence(fit)}{own} Drawn from the ledger, which is written at the place where a value "
         "arrives: how many numbers of which kind, not how sensitive they are."
     )
 
@@ -227,14 +235,16 @@ def _cost(fit: Fit) -> str:
          byte_count(cost.bytes_down_per_agent * fit.agents), f"{cost.seconds:.2f} s"],
         ["key set-up, apart", "", "", "", f"{cost.setup_seconds:.2f} s"],
     ]  # fmt: skip
+    led = fit.protocol == "blind" and not learned.collected(fit)
     shared = (
         " Agents of one process share arithmetic on what all of them hold: one by itself takes somewhat longer."
-        if cost.seconds_per_agent is not None and fit.protocol == "blind"
+        if cost.seconds_per_agent is not None and led
         else ""
     )
+    leader = "; the leader, who seals the group secret and the numbers to release, sends a little more" if led else ""
     lead = (
         f"<p>{cost.sums} vector totals were opened for the estimation. Bytes of the whole run are those of the median "
-        f"agent times the number of agents; the leader, who seals the group secret, sends a little more.{shared}</p>"
+        f"agent times the number of agents{leader}.{shared}</p>"
         if fit.protocol != "plain"
         else ""
     )

@@ -5,6 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from atdm.rehearse import Rehearsal
+from atdm.report.words import under
 
 ROWS = (("alpha", 1, "α [-]"), ("beta", 0, "β [K/kW]"), ("gamma", 0, "γ [-]"), ("theta", 0, "θ [K m²/kW]"))
 
@@ -25,11 +26,13 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
         a, b = (d["metrics"]["test"]["free_run"][name] for d in (deployed, alone))
         table.add_row(f"test, free run, {name}", f"{a:.6f}", f"{b:.6f}")
     cost, rounds = deployed["cost"], deployed["rounds"]
+    how = under(deployed["protocol"], deployed["weighting"])
+    head = Text(f"{deployed['agents']} agents in {done.processes} processes, {how}\n")
     took = (
-        f"{deployed['agents']} agents, protocol {deployed['protocol']}, {done.processes} processes: {rounds['count']} "
-        f"rounds, median {1000 * rounds['median_seconds']:.0f} ms, slowest {1000 * rounds['slowest_seconds']:.0f} ms; "
-        f"{cost['bytes_up_per_agent'] / 1000:.0f} kB up and {cost['bytes_down_per_agent'] / 1000:.0f} kB down per "
-        f"agent; {cost['seconds']:.1f} s, key set-up {cost['setup_seconds']:.1f} s"
+        f"{rounds['count']} rounds, median {1000 * rounds['median_seconds']:.0f} ms, slowest "
+        f"{1000 * rounds['slowest_seconds']:.0f} ms; {cost['bytes_up_per_agent'] / 1000:.0f} kB up and "
+        f"{cost['bytes_down_per_agent'] / 1000:.0f} kB down per agent; {cost['seconds']:.1f} s, key set-up "
+        f"{cost['setup_seconds']:.1f} s"
     )
     seen = []
     if done.observed is not None:
@@ -38,4 +41,4 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
         off = "none" if o["difference_c"] is None else f"within {o['difference_c']:.1e} K of Σ ξ_i x_i without dither"
         seen = [Text(f"observed {len(o['rows'])} of {o['asked']} rows after the fit: {same}, {off}")]
     notes = [Text(f"note: {note}", style="yellow") for note in deployed["notes"]]
-    return Group(table, Text(), Text(verdict(done), style="bold"), Text(took), *seen, *notes)
+    return Group(head, table, Text(), Text(verdict(done), style="bold"), Text(took), *seen, *notes)

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from atdm.data.check import Quality
 from atdm.data.clock import spell, stamp
+from atdm.report.words import remedies, search, under
 from atdm.run import Fit
 from atdm.use.ready import short_of
 
@@ -15,14 +16,14 @@ def summary(fit: Fit, name: str) -> RenderableType:
     test = fit.metrics["test"]
     head = Text()
     head.append(f"{name}: ", style="bold")
-    rows = f"rows from {fit.state.index[0]} to {fit.state.index[-1]}" if len(fit.state) else "rows not shown before"
-    head.append(f"{fit.agents} agents, {len(fit.state)} {rows}\n")
-    head.append(f"protocol {fit.protocol}, {fit.status} after {fit.iterations} iterations, ridge {fit.ridge:g}\n")
+    head.append(f"{fit.agents} agents, {len(fit.state)} rows from {fit.state.index[0]} to {fit.state.index[-1]}\n")
+    head.append(": ".join(filter(None, (under(fit.protocol, fit.weighting), search(fit)))) + "\n")
     fits = Table("test rows", "RMSE [K]", "MAPE [%]", "R²", box=None, header_style="dim", pad_edge=False)
     for kind, label in (("free_run", "free run"), ("one_step", "one step ahead")):
         m = test[kind]
         fits.add_row(label, f"{m['rmse']:.4f}", f"{m['mape']:.4f}", f"{m['r2']:.4f}")
-    return Group(head, fits, Text(), _coefficients(fit), Text(), learned(fit), Text(), _cost(fit), *_notes(fit.notes))
+    notes = _notes((*fit.notes, *remedies(fit)))
+    return Group(head, fits, Text(), _coefficients(fit), Text(), learned(fit), Text(), _cost(fit), *notes)
 
 
 def _coefficients(fit: Fit) -> Table:

@@ -12,6 +12,7 @@ from rich.text import Text
 from atdm.data.clock import spell
 from atdm.kernel.diagnostics import Diagnostics
 from atdm.observe import Observation
+from atdm.report.words import under
 from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility
 from atdm.use.forecast import Forecast
@@ -51,9 +52,9 @@ def selection_table(found: Selection) -> RenderableType:
         )  # fmt: skip
     run = found.fit.metrics["test"]["free_run"]
     head = Text(
-        f"free runs of {spell(found.question.horizon)} from {found.chosen.origins} origins in the training part; "
-        "chosen: the simplest within one standard error of the best"
-        + ("; compared by the agents, weights free\n" if found.fit.choice else "\n")
+        f"{under(found.fit.protocol, found.fit.weighting)}; free runs of {spell(found.question.horizon)} from "
+        f"{found.chosen.origins} origins in the training part of what was released, weights as they are; chosen: the "
+        "simplest within one standard error of the best\n"
     )
     end = Text(
         f"\ntest part, looked at once ({found.fit.protocol}): free run R² {run['r2']:.4f}, RMSE {run['rmse']:.4f} K, "
@@ -84,13 +85,16 @@ def forecast_table(found: Forecast) -> RenderableType:
 
 
 def observation_text(found: Observation, path: Path) -> str:
+    out = "; ".join(f"without {name}: {why}" for name, why in list(found.out.items())[:SHOWN])
     if not len(found.table):
-        return f"no new row of the {found.asked} asked for: each was shown before, or somebody has no reading yet"
+        none = f"no new row of the {found.asked} asked for: each was shown before, or somebody has no reading yet"
+        return f"{none}; {out}" if out else none
     last = found.table.iloc[-1]
-    return (
-        f"{len(found.table)} new rows of the {found.asked} asked for, up to {_when(found.table.index[-1])} UTC: "
-        f"{last['aggregate_temp_c']:.2f} °C, {last['load_kw']:.2f} kW; in {path}"
+    told = (
+        f"{len(found.table)} new rows of the {found.asked} asked for, up to {_when(found.table.index[-1])} UTC, of "
+        f"{last['agents']:.0f} agents: {last['aggregate_temp_c']:.2f} °C, {last['load_kw']:.2f} kW; in {path}"
     )
+    return f"{told}; {out}" if out else told
 
 
 def flexibility_table(found: Flexibility) -> RenderableType:

@@ -19,7 +19,7 @@ import msgspec
 
 from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
 from atdm.errors import DataError, UsageError
-from atdm.protocol.policy import Fleet
+from atdm.policy import Fleet
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store

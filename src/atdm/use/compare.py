@@ -70,7 +70,7 @@ def _row(found: Fit, plain: Fit) -> dict[str, Any]:
         "weights": found.weighting,
         "status": str(found.status),
         "r2": test["r2"],
-        "ridge": found.ridge,
+        "ridge": None if found.weighting == "equal" else found.ridge,
         "coefficients_apart": float(apart),
         "weights_apart": weights,
         "sums": cost.sums,

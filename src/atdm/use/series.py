@@ -18,18 +18,27 @@ from atdm.model import Model
 
 T = TypeVar("T")
 StrPath = str | PathLike[str]
+OBSERVED = ["aggregate_temp_c", "load_kw"]  # columns
 
 
 def read_series(path: StrPath, column: str, *, timezone: str | None = None) -> pd.Series:
     """The column of a table `time, <column>` (parquet or CSV), by increasing time in UTC."""
+    return _read_columns(path, (column,), (), timezone)[column]
+
+
+def _read_columns(
+    path: StrPath, required: Sequence[str], optional: Sequence[str], timezone: str | None
+) -> pd.DataFrame:
     where = Path(path)
-    table = read_table(where, ("time", column))
+    table = read_table(where, ("time", *required), optional)
     time = columns.stamps(table.columns["time"], f"{where}: time", timezone)
-    series = pd.Series(columns.numbers(table.columns[column], f"{where}: {column}"), index=time, name=column)
-    if not series.index.is_unique:
-        twice = stamp(series.index[series.index.duplicated()][0])
+    names = [name for name in (*required, *optional) if name in table.columns]
+    values = {name: columns.numbers(table.columns[name], f"{where}: {name}") for name in names}
+    frame = pd.DataFrame(values, index=time)
+    if not frame.index.is_unique:
+        twice = stamp(frame.index[frame.index.duplicated()][0])
         raise DataError(f"{where}: {twice} occurs twice: give one value of the whole cluster per stamp")
-    return series.sort_index()
+    return frame.sort_index()
 
 
 def read_future(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
@@ -81,8 +90,9 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
 
 
 def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
-    """What `atdm observe` wrote: aggregate_temp_c [°C] and load_kw [kW] of the cluster, by time."""
-    return pd.concat([read_series(path, name, timezone=timezone) for name in ("aggregate_temp_c", "load_kw")], axis=1)
+    """What `atdm observe` wrote, by time: aggregate_temp_c [°C] and load_kw [kW] of those in, and how many (agents)."""
+    frame = _read_columns(path, OBSERVED, ("agents",), timezone)
+    return frame.astype({"agents": "Int64"}) if "agents" in frame else frame
 
 
 def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
@@ -95,7 +105,7 @@ def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
 
 def continued(model: Model, observed: pd.DataFrame, plan: pd.Series) -> tuple[pd.Series, pd.Series, str]:
     """How a run goes on from the last M rows observed: their load and then the plan's, their state, and the start."""
-    last = observed.dropna().iloc[-model.order :]
+    last = observed.dropna(subset=OBSERVED).iloc[-model.order :]
     if len(last) < model.order or (last.index[1:] - last.index[:-1] != model.step).any():
         raise DataError(f"the last {model.order} rows observed are not {spell(model.step)} apart: observe the others")
     load = pd.concat([last["load_kw"], plan[plan.index > last.index[-1]]])

@@ -124,11 +124,12 @@ class RidgeLadder:
         """The ridges at which weights are looked at, from one below to twelve above."""
         return np.array([self._power(max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
 
-    def better(self, negative: FloatArray) -> "RidgeLadder":
-        """The first ridge of the ladder without a negative weight; one down where there is none here and none below."""
+    def better(self, negative: FloatArray, *, final: bool = False) -> "RidgeLadder":
+        """The first ridge of the ladder without a negative weight; one down where there is none here and none below,
+        but not in the final span, where λ is to come to rest."""
         if not self.moves:
             return self
         below, *upwards = negative.tolist()
         up = next((j for j, count in enumerate(upwards) if count == 0), LADDER[-1])
-        down = 1 if up == 0 and self.k and below == 0 else 0
+        down = 1 if up == 0 and self.k and below == 0 and not final else 0
         return RidgeLadder(self.base, self.moves, self.k + up - down)

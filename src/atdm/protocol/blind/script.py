@@ -25,7 +25,7 @@ from atdm.crypto.ring import FloatArray
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, IntArray
 from atdm.kernel.span import Span
-from atdm.protocol.account import Answered, Kind, Settled, Shown
+from atdm.protocol.account import Answered, Kind, Shown
 from atdm.protocol.blind.direction import (
     OwnSeries,
     RidgeLadder,
@@ -48,7 +48,6 @@ from atdm.protocol.blind.release import (
     vouched,
 )  # fmt: skip
 from atdm.protocol.blind.veil import Veil, next_context
-from atdm.protocol.company import usable
 from atdm.protocol.messages import (
     Finished,
     Masked,
@@ -62,8 +61,8 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import Own, Part
-from atdm.protocol.plan import DAY, MOST_SIGNS, VERSION
-from atdm.protocol.readings import Readings, dithered, positions, public_inputs
+from atdm.protocol.plan import MOST_SIGNS, VERSION
+from atdm.protocol.readings import Readings, positions, public_inputs
 from atdm.protocol.roster import owners_of
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
@@ -112,13 +111,13 @@ class BlindPart(Part):
 
     def script(self) -> Script:
         plan, agents = self.plan, self.agents
-        rows = self.session.run.rows()
-        lacking = self._lacking(rows)
+        rows, readings = self.session.run.rows(), self.own.sendable(self.session.run)
+        lacking = positions(readings.time, rows) < 0
         missing = (yield Ask("rows", rows_layout(len(rows)), {"missing": lacking.astype(float)}))["missing"]
-        self._settle(rows, lacking, missing)
+        readings = self._settle(rows, readings, missing)
 
-        x, load = self._own_readings()
-        first = {"load": load, "total": x / np.sqrt(agents)}
+        x = readings.temperature - REFERENCE_TEMP
+        first = {"load": readings.load, "total": x / np.sqrt(agents)}
         opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "total")
         span, inputs = self._once(self._public, opened)
         own = OwnSeries.build(x, span.design)
@@ -151,7 +150,7 @@ class BlindPart(Part):
             values = signs_values(found, own, self.parts, ladder.ridge, agents)
             opened = yield Ask("signs", signs_layout(agents, ladder.moves), values, "signs")
             residual, before = gap(opened["squares"][0], agents), ladder
-            ladder = ladder.better(opened["negative"])
+            ladder = ladder.better(opened["negative"], final=True)
             if ladder == before:
                 break
             best = np.inf
@@ -170,37 +169,21 @@ class BlindPart(Part):
 
     # Before the first reading leaves
 
-    def _lacking(self, rows: IntArray) -> NDArray[np.bool_]:
-        """Rows that this agent cannot give: no reading, or beside a midnight at which the company changed."""
-        self.readings = self.own.memory.account.as_sent(usable(self.own.readings))
-        lacking = positions(self.readings.time, rows) < 0
-        return lacking | self.own.memory.account.beside_a_change(rows, self.session.run.company)
-
-    def _settle(self, rows: IntArray, lacking: NDArray[np.bool_], missing: FloatArray) -> None:
-        """The rows that everybody has; from here on their days belong to this company, and their readings stay."""
+    def _settle(self, rows: IntArray, readings: Readings, missing: FloatArray) -> Readings:
+        """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
         self.kept = rows[missing == 0]
-        if (lacking & (missing == 0)).any():
+        at = positions(readings.time, self.kept)
+        if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
         if (reason := self.own.rules.too_short(self.plan, len(self.kept))) is not None:
             raise RunAborted(reason)
-        self.days = tuple(np.unique(self.kept // DAY).tolist())
-        if (reason := account.refuses_company(self.days, run.company)) is not None:
-            raise RunAborted(reason)
-        account.book(Settled(self.days, run.company, "fitted", self.plan.step_seconds))
-        self.readings = self.readings.at(positions(self.readings.time, self.kept))
-        account.send(self.readings)
+        sent = readings.at(at)
+        self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
         self._plan_hash = self.plan.hash()
         self.question = digest("blind question", VERSION, run.company, self._plan_hash, self.kept.tobytes())
-
-    def _own_readings(self) -> tuple[FloatArray, FloatArray]:
-        """Centred, dithered temperature [K] and load [kW] of the kept rows."""
-        rules, readings = self.own.rules, self.readings
-        quantum = self.own.memory.quantum if rules.quantum is None else rules.quantum
-        bare: Readings = dithered(readings, self.own.secret, rules.dither, quantum)
-        del self.readings
-        return bare.temperature - REFERENCE_TEMP, bare.load
+        return sent
 
     def _public(self, opened: Opened) -> tuple[Span, Inputs]:
         inputs = public_inputs(self.plan, self.kept, opened["load"], self.own.weather)

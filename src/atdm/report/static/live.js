@@ -25,7 +25,7 @@
     const { run, now, names = [] } = state;
     document.body.dataset.status = run.status;
     over = ["done", "aborted", "stopped"].includes(run.status);
-    put("protocol", run.protocol ? ` · protocol ${run.protocol}` : "");
+    put("protocol", run.protocol === "collect" ? " · equal weights" : run.protocol ? ` · protocol ${run.protocol}` : "");
     if (names.length) put("title", `A run of ${names.length} agents, as the aggregator sees it`);
     put("status", run.text);
     put("plan", run.plan);
@@ -37,6 +37,7 @@
   const drawProgress = () => {
     const { run, now, names = [] } = state, here = run.joined;
     put("joined", names.length ? `${here} of ${names.length}` : "–");
+    put("inside", run.inside === null ? "–" : `${run.inside} of ${names.length}`);
     let share = 0, text = "Not begun";
     if (now) {
       share = now.of ? now.answered / now.of : 0;
@@ -53,7 +54,7 @@
   };
 
   const drawAgents = () => {
-    const { names, states } = state;
+    const { names, states } = state, reasons = new Map(state.out.map((o) => [o.agent, o.text]));
     if (chips.length !== names.length || chips.some((c, i) => c.name !== names[i])) {
       chips = names.map((name) => {
         const item = element("li"), chip = element("span", name, "chip"), hidden = element("span", "", "visually-hidden");
@@ -69,8 +70,9 @@
     chips.forEach(({ name, item, chip, hidden }, i) => {
       if (chip.dataset.state === states[i]) return;
       chip.dataset.state = states[i];
-      hidden.textContent = words.get(states[i]);
-      item.title = `${name}: ${words.get(states[i])}`;
+      const why = reasons.get(name);
+      hidden.textContent = words.get(states[i]) + (why ? `: ${why}` : "");
+      item.title = `${name}: ${hidden.textContent}`;
     });
     show("no-agents", !names.length);
     for (const total of document.querySelectorAll("[data-count]")) {
@@ -90,7 +92,7 @@
   const drawRounds = () => {
     const rounds = state.rounds, longest = Math.max(...rounds.map((r) => r.seconds), 1e-9);
     put("round", String(rounds.at(-1)?.round ?? "–"));
-    put("basis", String(rounds.filter((r) => r.basis).length));
+    put("totals", String(rounds.filter((r) => r.total).length));
     show("no-rounds", !rounds.length);
     show("rounds-table", rounds.length);
     at("round-rows").replaceChildren(...rounds.toReversed().map((r) => {
@@ -114,14 +116,16 @@
     }));
   };
 
-  const drawNotices = () => {
-    show("refusals", state.notices.length);
-    at("notices").replaceChildren(...state.notices.map((n) => {
+  const list = (section, id, rows) => {
+    show(section, rows.length);
+    at(id).replaceChildren(...rows.map((n) => {
       const item = element("li");
       item.append(element("b", n.agent), ` ${n.text}`);
       return item;
     }));
   };
+  const drawNotices = () => list("refusals", "notices", state.notices);
+  const drawOut = () => list("out", "absent", state.out);
 
   const drawResult = () => {
     const found = state.result;
@@ -155,8 +159,8 @@
 
   const parts = { // what to draw when a section changes
     run: [drawRun, drawProgress], now: [drawRun, drawProgress], names: [drawRun, drawAgents, drawProgress],
-    states: [drawAgents, drawProgress], rounds: [drawRounds], ledger: [drawLedger], notices: [drawNotices],
-    result: [drawResult], log: [drawLog],
+    states: [drawAgents, drawProgress], out: [drawOut, drawAgents], rounds: [drawRounds], ledger: [drawLedger],
+    notices: [drawNotices], result: [drawResult], log: [drawLog],
   };
   const link = (where, text) => { at("link").dataset.at = where; put("link", text); };
 

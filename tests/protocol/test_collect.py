@@ -1,0 +1,348 @@
+"""Rows of state and load: from everybody or not at all, under one weighting and one company, up to four times."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from atdm.crypto import ring
+from atdm.errors import DataError
+from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
+from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.blind.layouts import TOTAL_BITS
+from atdm.protocol.collect import Collected, CollectPart, show_layout
+from atdm.protocol.company import TOO_FEW, bits
+from atdm.protocol.messages import Masked, Ready, Refuse, ToAggregator, Total, decode_to_agent, encode
+from atdm.protocol.plan import Collect
+from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.rules import Rules
+from tests.clusters import tiny
+from tests.protocol.drive import drive
+from tests.protocol.world import LOOSE, Killed, World, written
+
+AGENTS, ROWS, FITTED, DAY_ROWS = 5, 60, 48, 4
+LATER, STEP = ROWS - FITTED, 6 * 3600
+
+
+def world(seed: int = 3, *, agents: int = AGENTS, rules: Rules = LOOSE, rows: int = ROWS) -> World:
+    return World(tiny(seed, agents=agents, rows=rows), seed, rules)
+
+
+def fitted(**options) -> tuple[World, Aggregator]:
+    """A world after a fit over the rows before the last ones, and that fit."""
+    here = world(**options)
+    role = here.aggregator(here.plan(rows=slice(0, FITTED)))
+    assert here.run(role) is not None, here.reasons
+    return here, role
+
+
+def watch(here: World, plan: Collect, **options) -> Collected:
+    seen = here.run(here.aggregator(plan), **options)
+    assert isinstance(seen, Collected), here.reasons
+    return seen
+
+
+def hold(here: World, i: int, temperature: np.ndarray | None = None, without: list[int] | None = None) -> None:
+    """From now on agent i has this series, or lacks these rows; what it kept by itself stays."""
+    own = here.readings(i)
+    at = np.delete(np.arange(len(own.time)), without or [])
+    series = own.temperature if temperature is None else temperature
+    here.agent(i).own = replace(here.agent(i).own, readings=Readings(own.time[at], series[at], own.load[at]))
+
+
+def decoded(reply: bytes) -> ToAggregator:
+    return msgspec.msgpack.decode(reply, type=ToAggregator)
+
+
+def answer(here: World, plan: Collect, i: int = 1) -> Ready | Refuse:
+    (reply,) = here.agent(i).receive(here.aggregator(plan).start()[0].data)
+    return decoded(reply)
+
+
+# What is collected
+
+
+@pytest.mark.parametrize("agents", [4, 16])
+def test_with_equal_weights_it_is_the_mean_and_the_load_total(agents: int) -> None:
+    here = world(agents=agents)
+    seen = watch(here, here.collect(4, 20))
+    np.testing.assert_array_equal(seen.time, seconds(here.cluster.time)[4:24])
+    np.testing.assert_allclose(seen.state, here.cluster.temperature.to_numpy()[4:24].mean(axis=1), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(seen.load, here.cluster.load.to_numpy()[4:24].sum(axis=1), rtol=0, atol=1e-6)
+
+
+def test_under_a_fit_it_is_the_state_of_that_fit_continued() -> None:
+    here, role = fitted()
+    seen = watch(here, here.collect(FITTED, LATER, role))
+    names = [member.name for member in here.roster.members]
+    weights = [written(store).fits[role.run.id].weight for store in here.stores]
+    expected = here.cluster.temperature[names].to_numpy()[FITTED:] @ weights
+    np.testing.assert_allclose(seen.state, expected, rtol=0, atol=AGENTS * 2.0 ** -(TOTAL_BITS + 1))
+    state = role.desk.outcome.estimate.state
+    np.testing.assert_allclose(here.cluster.temperature[names].to_numpy()[:FITTED] @ weights, state, atol=1e-4)
+
+
+def test_what_is_collected_is_dithered() -> None:
+    here = world(rules=replace(LOOSE, dither=0.5, quantum=0.1))
+    off = np.abs(watch(here, here.collect(0, ROWS)).state - here.cluster.temperature.to_numpy().mean(axis=1))
+    assert 1e-3 < off.max() < 0.025  # means of numbers uniform in ±0.025 K
+
+
+def test_only_the_rows_asked_for_are_given() -> None:
+    here, wanted = world(), np.arange(8) % 3 == 1
+    seen = watch(here, here.collect(0, 8, asked=bits(wanted)))
+    np.testing.assert_array_equal(seen.time, seconds(here.cluster.time)[:8][wanted])
+    assert all(written(store).account.time.tolist() == seen.time.tolist() for store in here.stores)
+
+
+@pytest.mark.parametrize("agents", [3, 10, 64, 10_000])
+def test_a_fits_state_has_sixteen_fractional_bits_and_no_more(agents: int) -> None:
+    state, load = show_layout(agents, 4, equal=False).blocks
+    assert state.bits == TOTAL_BITS == 16 and agents * load.bound * 2.0**load.bits < 2**48
+
+
+def test_the_ledger_says_what_the_aggregator_and_the_agents_learned() -> None:
+    here = world()
+    role = here.aggregator(here.collect(0, LATER))
+    here.run(role)
+    rows = {(r["what"], tuple(r["shape"])): r["times"] for r in role.notebook.rows()}
+    assert rows == {("load total", (LATER,)): 1, ("state", (LATER,)): 1, ("scalars", (1,)): LATER}
+    assert {r["what"] for r in here.agent(1).own.notebook.rows()} == {"scalars"}
+
+
+# From everybody or not at all
+
+
+def test_a_row_that_somebody_lacks_does_not_open_and_is_given_later() -> None:
+    here = world()
+    hold(here, 2, without=[3])
+    assert 3 not in (first := watch(here, here.collect(0, 8)).time - here.collect().start) // STEP and len(first) == 7
+    hold(here, 2)
+    np.testing.assert_allclose(watch(here, here.collect(3, 1)).state, here.cluster.temperature.iloc[3].mean())
+
+
+def altered(here: World, i_alter, change) -> tuple[Aggregator, list[Masked]]:
+    """A run over four rows in which some agents are shown other offers; the words of `show` that left."""
+    role, shows = here.aggregator(here.collect(0, 4)), []
+
+    def lie(i: int, data: bytes) -> list[bytes]:
+        message = decode_to_agent(data, 10**6)
+        if not isinstance(message, Total) or not i_alter(i):
+            return [data]
+        words = ring.from_bytes(message.words, 5)
+        change(words)
+        return [encode(msgspec.structs.replace(message, words=ring.to_bytes(words)))]
+
+    def note(i: int, data: bytes) -> list[bytes]:
+        message = decoded(data)
+        assert not isinstance(message, Refuse)
+        shows.extend([message] if getattr(message, "phase", "") == "show" else [])
+        return [data]
+
+    drive(role, [here.agent(i) for i in range(AGENTS)], lie, note)
+    return role, shows
+
+
+@pytest.mark.parametrize(("word", "rows"), [(0, 4), (7, 3)], ids=["claimed", "withheld"])
+def test_agents_shown_different_offers_share_no_mask(word: int, rows: int) -> None:
+    here = world()
+    hold(here, 1, without=[1] if word == 0 else [])
+    role, shows = altered(here, lambda i: i == 4, lambda words: words.__setitem__(1, word))
+    assert role.state is State.ABORTED and role.desk.collected is None
+    assert {len(show.words) for show in shows} == {8 * (2 * 3 + 1), 8 * (2 * 4 + 1)}
+
+
+def test_offers_that_leave_the_same_rows_and_differ_in_bytes_share_no_mask_either() -> None:
+    here = world()
+    hold(here, 1, without=[1])
+    role, shows = altered(here, lambda i: i == 4, lambda words: words.__setitem__(1, words[1] + np.uint64(5)))
+    assert role.state is State.ABORTED and len({len(show.words) for show in shows}) == 1
+
+
+def test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody() -> None:
+    """A dishonest aggregator says to all that everybody has a row: no agent refuses, and the row is random."""
+    here = world()
+    hold(here, 1, without=[1])
+    _, shows = altered(here, lambda i: True, lambda words: words.__setitem__(1, 0))
+    total = sum(ring.from_bytes(show.words, 9) for show in shows)
+    assert len(shows) == AGENTS and int(total[-1]) == AGENTS  # masks cancel,
+    state, _ = show_layout(AGENTS, 4, equal=True).blocks
+    fine = np.abs(ring.decode(total[:4], state.bits)) < 100 * AGENTS
+    assert fine.tolist() == [True, False, True, True]  # and the row is no temperature
+    assert len(written(here.stores[1]).account.time) == 3 and len(written(here.stores[2]).account.time) == 4
+    for left_out in range(AGENTS):  # a part that is missing leaves noise everywhere
+        rest = sum(ring.from_bytes(show.words, 9) for i, show in enumerate(shows) if i != left_out)
+        assert (np.abs(ring.decode(rest[:8], state.bits)) > 1e3).all()
+
+
+# Again, and otherwise
+
+
+def test_a_row_is_given_four_times_with_the_same_number_and_then_no_more() -> None:
+    here = world()
+    first = watch(here, here.collect(0, 4))
+    for i in range(AGENTS):  # late corrections do not count
+        hold(here, i, temperature=here.readings(i).temperature + 1.0)
+    for _ in range(3):
+        again = watch(here, here.collect(0, 4))
+        assert again.state.tolist() == first.state.tolist() and again.load.tolist() == first.load.tolist()
+    assert len(watch(here, here.collect(0, 4)).time) == 0
+    assert watch(here, here.collect(0, 6)).time.tolist() == (first.time[-1] + STEP * np.arange(1, 3)).tolist()
+    assert all(written(store).account.shown.tolist() == [4] * 4 + [1] * 2 for store in here.stores)
+
+
+def test_a_day_is_shown_under_one_weighting_and_one_grid() -> None:
+    here, role = fitted(rows=80)
+    assert answer(here, here.collect(0, 4)).reason == OTHER_WEIGHTING
+    watch(here, here.collect(FITTED, DAY_ROWS, role))
+    watch(here, here.collect(FITTED + DAY_ROWS, DAY_ROWS))
+    assert answer(here, here.collect(FITTED, DAY_ROWS)).reason == OTHER_WEIGHTING
+    assert answer(here, here.collect(FITTED + DAY_ROWS, DAY_ROWS, role)).reason == OTHER_WEIGHTING
+    assert answer(here, here.collect(FITTED + DAY_ROWS, 2, step_seconds=2 * STEP)).reason == OTHER_GRID
+    fit = here.plan(rows=slice(FITTED + DAY_ROWS, 80))
+    (reply,) = here.agent(1).receive(here.aggregator(fit).start()[0].data)
+    assert decoded(reply).reason == OTHER_WEIGHTING and decoded(reply).days == b"\x7e"  # out on the first of seven
+
+
+def test_rows_under_a_fit_need_its_whole_company() -> None:
+    here, role = fitted(agents=6)
+    assert here.run(here.aggregator(here.collect(FITTED, 4, role)), gone={2}) is None
+    assert "its whole company" in here.reasons[-1]
+    assert len(watch(here, here.collect(FITTED, 4), gone={2}).time) == 3  # equal weights: all but the row at midnight
+
+
+def test_at_the_midnight_where_a_home_leaves_six_hours_are_not_given() -> None:
+    here = World(tiny(2, agents=6, rows=24 * 9, step="1h"), 2)
+    before = watch(here, here.collect(24, 48))
+    after = watch(here, here.collect(72, 48), gone={1})
+    midnight = here.collect(72).start
+    assert before.time[-1] == midnight - 3600 and after.time[0] == midnight + 6 * 3600 and len(after.time) == 42
+    for first, gone in ((24 * 6, set()), (0, {1})):  # a home that returns, and a day before with fewer than after
+        assert here.run(here.aggregator(here.collect(first, 24)), gone=gone) is None
+        assert "only shrink" in here.reasons[-1]
+    assert len(watch(here, here.collect(0, 24)).time) == 24
+
+
+# The agents' rules
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"fit": bytes(32)}, "no weight of that fit"),
+    ({"step_seconds": 2 * STEP}, "grid"),
+    ({"step_seconds": 600}, "at least 15 min"),
+    ({"step_seconds": 5 * 3600}, "divides the day"),
+    ({"start": 60}, "counted from midnight"),
+    ({"start": -STEP}, "after it"),
+    ({"start": 400 * STEP}, "days after the fit"),
+    ({"length": 369}, "days after the fit"),
+    ({"length": 0}, "between 1 and"),
+    ({"length": 2**40}, "between 1 and"),
+    ({"step_seconds": 0}, "between 1 and"),
+    ({"start": 2**53}, "off the calendar"),
+    ({"version": 1}, "speaks 2"),
+])  # fmt: skip
+def test_an_agent_stays_out_of_what_is_outside_its_rules_and_says_why(change: dict, why: str) -> None:
+    here, role = fitted()
+    plan = here.collect(FITTED, LATER, role)
+    assert answer(here, plan).reason == ""
+    change = {name: value + plan.start if name == "start" else value for name, value in change.items()}
+    assert why in answer(here, msgspec.structs.replace(plan, **change)).reason
+
+
+@pytest.mark.parametrize(("rules", "fit", "why"), [
+    ({"weights": "equal"}, True, "--weights fitted"), ({"weights": "equal"}, False, ""),
+    ({"protocols": ("moments",)}, False, "moments only"), ({"days_after_fit": 2}, True, "more than 2 days"),
+    ({"days_after_fit": 3}, True, ""),
+])  # fmt: skip
+def test_the_owner_decides_what_is_given(rules: dict, fit: bool, why: str) -> None:
+    here, role = fitted()
+    here.agent(1).own = replace(here.agent(1).own, rules=replace(LOOSE, **rules))
+    said = answer(here, here.collect(FITTED, LATER, role if fit else None)).reason
+    assert why in said and bool(why) == bool(said)
+
+
+def test_a_day_is_judged_once_by_half_its_rows_up_to_the_last_one_asked_for() -> None:
+    here = world()
+    hold(here, 1, without=[0, 1, 2, 4, 5, 9, 59])
+    whole = answer(here, here.collect(0, 12))
+    assert whole.days == bytes([0b110]) and whole.reason == TOO_FEW  # three of four rows missing, two, one
+    hold(here, 1)
+    assert answer(here, here.collect(0, 12)).days == bytes([0b110])  # out for good
+    hold(here, 1, without=[57, 58, 59])
+    assert answer(here, here.collect(56, 1)).days == b"\1"  # its only row so far is there
+    assert answer(here, here.collect(56, 4)).days == b"\1"  # in for good: what it lacks is lost for all
+    assert answer(here, here.collect(60, 4)).days == b"\0"  # after its newest reading: not judged yet,
+    assert written(here.stores[1]).account.days.get((here.collect(60).start) // 86400) is None
+
+
+def test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out() -> None:
+    here = world()
+    for i, code in ((1, 327.67), (2, np.nan), (3, -40.0)):
+        series = here.readings(i).temperature.copy()
+        series[4 * i] = code
+        hold(here, i, temperature=series)
+        assert answer(here, here.collect(0, 20), i).days == bytes([0b11111 ^ 1 << i])
+    assert len(watch(here, here.collect(0, 4)).time) == 4
+
+
+def test_readings_that_cannot_be_read_are_a_reason_not_a_crash() -> None:
+    here = world()
+
+    def torn() -> Readings:
+        raise DataError("its readings cannot be read at present")
+
+    here.agent(1)._renew = torn
+    assert "cannot be read at present" in answer(here, here.collect(ROWS - 2, 4)).reason
+    here.agent(1)._renew = lambda: here.readings(1)
+    assert answer(here, here.collect(ROWS - 2, 4)).days == b"\1"
+
+
+# Whose weight it is
+
+
+def test_the_weight_is_kept_although_the_end_of_the_fit_was_not_heard() -> None:
+    here = world()
+    deliver = here.deliver
+
+    def deaf(i: int, data: bytes) -> list[bytes]:
+        if i == 2 and msgspec.msgpack.decode(data)["type"] == "Finished":
+            raise Killed
+        return deliver(i, data)
+
+    here.deliver = deaf
+    role = here.aggregator(here.plan(rows=slice(0, FITTED)))
+    assert here.run(role) is not None
+    here.deliver = deliver
+    here.restart(2)
+    assert len(watch(here, here.collect(FITTED, 4, role)).time) == 4
+
+
+def test_a_fit_that_broke_off_before_its_release_or_a_lost_state_is_nothing_to_continue() -> None:
+    here = world()
+    deliver, heard = here.deliver, []
+
+    def deaf(i: int, data: bytes) -> list[bytes]:
+        heard.extend([data] * (i == 2))
+        if i == 2 and len(heard) > 6:
+            raise Killed
+        return deliver(i, data)
+
+    here.deliver = deaf
+    broken = here.aggregator(here.plan(rows=slice(0, FITTED)))
+    assert here.run(broken) is None and len(heard) > 6
+    here.deliver = deliver
+    assert "no weight of that fit" in answer(here, here.collect(FITTED, 4, broken)).reason
+
+
+def test_the_part_of_an_agent_shows_no_weight_in_its_repr() -> None:
+    here, role = fitted()
+    plan = here.aggregator(here.collect(FITTED, 4, role))
+    agents = [here.agent(i) for i in range(AGENTS)]
+    ready = [agent.receive(plan.start()[0].data)[0] for agent in agents]
+    keys = [out for i, data in enumerate(ready) for out in plan.receive(i, data)]
+    agents[1].receive(keys[0].data)
+    part = agents[1].part
+    assert isinstance(part, CollectPart)
+    for thing in (part, part.fit, agents[1].own.memory):
+        assert repr(part.weight) not in repr(thing)
