@@ -181,10 +181,8 @@ def aggregator() -> str:
 def blind() -> str:
     places = {"secret": (90, 120), "rows": (250, 120), "open": (410, 120), "step": (570, 120), "signs": (730, 120),
               "seal": (730, 250), "release": (900, 250)}  # fmt: skip
-    words = {("secret", "rows"): "Secret", ("rows", "open"): "Total", ("open", "step"): "Total",
-             ("step", "step"): "Total", ("step", "signs"): "Total", ("signs", "signs"): "Total",
-             ("signs", "seal"): "Total", ("signs", "release"): "Total (leader)", ("seal", "release"): "Seal"}  # fmt: skip
-    edges = [(a, b, words[a, b]) for a, targets in NEXT_PHASE.items() for b in targets]
+    words = {("secret", "rows"): "Secret", ("signs", "release"): "Total (leader)", ("seal", "release"): "Seal"}
+    edges = [(a, b, words.get((a, b), "Total")) for a, targets in NEXT_PHASE.items() for b in targets]
     note = "A member; the leader begins with rows, makes the seal and waits for none."
     return diagram("Phases of a running agent of blind, fitted weights", (970, 330), places, edges, {}, note)
 

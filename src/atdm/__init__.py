@@ -1,5 +1,7 @@
 """Aggregate thermal dynamic model of a building cluster, learned without seeing any building's data."""
 
+from atdm.attacks.score import Finding
+from atdm.audit import audit
 from atdm.data import Cluster, load_sample, read_cluster
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.diagnostics import diagnose
@@ -9,6 +11,12 @@ from atdm.protocol.rules import Rules
 from atdm.run import Cost, Fit, fit
 from atdm.use.flexibility import flexibility
 from atdm.use.forecast import forecast
+from atdm.use.select import select
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "AtdmError", "Cluster", "Cost", "DataError", "Finding", "Fit", "Model", "Observation", "PeerError", "Rules",
+    "RunAborted", "UsageError", "audit", "diagnose", "fit", "flexibility", "forecast", "load_sample", "observe",
+    "read_cluster", "select",
+]  # fmt: skip

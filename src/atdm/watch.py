@@ -21,7 +21,7 @@ from atdm.observe import Observation, observe_plan, released_by
 from atdm.policy import PATIENCE, whole
 from atdm.protocol.company import plan_days
 from atdm.protocol.plan import WeightsName
-from atdm.protocol.readings import Weather
+from atdm.protocol.readings import Weather, timestamps
 from atdm.transport.disk import FleetFile
 from atdm.transport.enrolment import read_aggregator, read_roster
 from atdm.transport.nats import Door
@@ -92,10 +92,10 @@ class Observer:
 
     async def _collect_what_is_there(self) -> None:
         """One run after the other while days are left that another company can sum."""
-        collected, more = False, True
+        collected, more, tried = False, True, pd.DatetimeIndex([], tz="UTC")
         while more and not self.stopped:
             try:
-                found, more = await self._once()
+                found, tried, more = await self._once(tried)
             except (RunAborted, PeerError, UsageError) as error:
                 if not self.seeing.follow and not collected:
                     raise
@@ -104,12 +104,13 @@ class Observer:
             collected = True
             self.keep(found)  # where that fails, going on would lose the next rows too
 
-    async def _once(self) -> tuple[Observation, bool]:
-        """What one run shows, and whether the window has days that it did not cover."""
+    async def _once(self, tried: pd.DatetimeIndex) -> tuple[Observation, pd.DatetimeIndex, bool]:
+        """What one run shows, the rows tried so far, and whether the window has days that no run covered."""
         seeing = self.seeing
         settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
         last = settled if seeing.until is None else seeing.until
-        plan = observe_plan(self.model, last, seeing.back, known=seeing.known(), weights=seeing.weights)
+        known = tried.union(seeing.known()) if len(tried) else seeing.known()
+        plan = observe_plan(self.model, last, seeing.back, known=known, weights=seeing.weights)
         self.say(f"asking for {describe_plan(plan)}")
         nothing = np.empty(0)
         conductor = Conductor(
@@ -120,7 +121,9 @@ class Observer:
         async with conductor.hub:
             found = await conductor.observe()
         run = conductor.role.run if conductor.role is not None else None
-        return found, run is not None and max(run.days) < int(plan_days(plan)[-1])
+        if run is None:
+            return found, tried, False
+        return found, tried.union(timestamps(run.rows())), max(run.days) < int(plan_days(plan)[-1])
 
 
 def until_next_row(model: Model, now: float) -> float:

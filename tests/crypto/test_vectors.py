@@ -216,8 +216,7 @@ def our_questions(company, plan, kept, totals):
     """As the account has them: booked for the first total, and for what follows each total."""
     stamps, members = np.array(kept, dtype=np.int64), tuple(Member(f"zone{i}", f"home{i}", b"") for i in range(30))
     part = a_part(plan, session=SimpleNamespace(run=SimpleNamespace(company=company, members=members)))
-    part.readings = Readings(stamps, np.zeros(len(kept)), np.zeros(len(kept)))
-    part._settle(stamps, np.zeros(len(kept), dtype=bool), np.zeros(len(kept)))
+    part._settle(stamps, Readings(stamps, np.zeros(len(kept)), np.zeros(len(kept))), np.zeros(len(kept)))
     part._veil = SimpleNamespace(unwrap=lambda data: ({"load": np.zeros(1)}, data))
 
     def ask(phase):

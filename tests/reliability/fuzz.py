@@ -30,13 +30,14 @@ from atdm.model import Model
 from atdm.protocol.messages import decode_to_agent, decode_to_aggregator
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
+from atdm.run import fit
 from atdm.transport import frames
-from atdm.transport.disk import Disk
+from atdm.transport.disk import Disk, FleetFile
 from atdm.transport.enrolment import Pinned, create_agent, create_authority, read_agent, read_authority, read_roster
-from atdm.use.series import read_future, read_series
+from atdm.use.series import read_future, read_observed, read_series
 from tests.clusters import tiny
 from tests.protocol.world import Ram
-from tests.reliability.places import MEMBER, PROTOCOLS, Place, agent_places, desk_places, recorded, seat, stand
+from tests.reliability.places import MEMBER, PROTOCOLS, Place, agent_places, desk_places, place, recorded, seat, stand
 
 SECONDS = 5.0  # for one input, on a busy machine
 LIMIT = 10**6
@@ -166,7 +167,7 @@ def agent_target(place: Place) -> Target:
 
 
 def desk_target(desk) -> Target:
-    history = recorded(desk.protocol).runs[0]
+    history = recorded(desk.protocol).up
     sender = history[desk.messages][0] if desk.messages < len(history) else 0
     samples = tuple(data for _, data in history[max(0, desk.messages - 2) : desk.messages + 3])
     live = Live(lambda: seat(desk), lambda role, data: role.receive(sender, data))
@@ -178,10 +179,10 @@ def targets() -> tuple[Target, ...]:
     draw = random.Random(7).randbytes
     folder = Path(tempfile.mkdtemp(dir=SCRATCH.name))
     down = tuple({data for p in PROTOCOLS for data, _ in recorded(p).down[MEMBER]})
-    up = tuple({data for p in PROTOCOLS for _, data in recorded(p).runs[0]})
-    agent = stand(Place("done", "blind", MEMBER, len(recorded("blind").down[MEMBER])))
+    up = tuple({data for p in PROTOCOLS for _, data in recorded(p).up})
+    agent = stand(place("done"))
     snapshot = encode_snapshot(Snapshot(agent._identity.public, agent.own.memory))
-    store: Ram = stand(Place("running/basis", "blind", MEMBER, 6))._store
+    store: Ram = stand(place("running/step"))._store
     disk = Disk(folder / "journal")
     disk.replace(store.snapshot)
     for entry in store.entries:
@@ -193,13 +194,18 @@ def targets() -> tuple[Target, ...]:
     create_authority(folder / "authority", draw)
     request = create_agent(folder / "authority", "zone", draw)
     pinned = (folder / "authority" / "authority.json").read_bytes()
-    model = atdm.fit(tiny(0, agents=4, rows=40), "plain", order=1, ridge=2.0).model
+    model = fit(tiny(0, agents=4, rows=40), "plain", order=1, ridge=2.0).model
     cluster = tiny(0, agents=3, rows=24)
     tables = written_tables(cluster)
 
     def enrolled(path: Path) -> object:
         request.write_bytes(path.read_bytes())
         return read_agent(request.parent)
+
+    def fleet(data: bytes) -> object:
+        (folder / "fleet.json").write_bytes(data)
+        with FleetFile(folder) as file:
+            return file.record.days
 
     def cluster_from(zones: bytes | None = None, weather: bytes | None = None, suffix: str = ".csv") -> object:
         paths = [folder / f"zones{suffix}", folder / f"weather{suffix}"]
@@ -223,12 +229,14 @@ def targets() -> tuple[Target, ...]:
                file_reader(read_authority, ".json"), 4),
         Target("enrolment.json", (request.read_bytes(),), file_reader(enrolled, ".json"), 4),
         Target("key file", ((folder / "a.key").read_bytes(),), file_reader(read_key_file, ".key"), 4),
+        Target("fleet.json", (b'{"days":{"19723":["zone0"]},"lost":[19724],"heard":{"zone0":1.5}}',), fleet, 4),
         Target("zones.csv", (tables["zones.csv"],), lambda data: cluster_from(zones=data)),
         Target("weather.csv", (tables["weather.csv"],), lambda data: cluster_from(weather=data)),
         Target("zones.parquet", (tables["zones.parquet"],), lambda data: cluster_from(zones=data, suffix=".parquet")),
         Target("series.csv", (tables["series.csv"],),
                file_reader(lambda path: read_series(path, "load_kw"), ".csv")),
         Target("future.csv", (tables["weather.csv"],), file_reader(read_future, ".csv")),
+        Target("observed.csv", (tables["observed.csv"],), file_reader(read_observed, ".csv")),
         *(agent_target(place) for place in agent_places() if place.name != "halted"),
         *(desk_target(desk) for desk in desk_places()),
     )  # fmt: skip
@@ -253,7 +261,8 @@ def written_tables(cluster: atdm.Cluster) -> dict[str, bytes]:
         frame.to_parquet(buffer, index=False)
         files[f"{name}.parquet"] = buffer.getvalue()
     series = zones[["time", "load_kw"]].drop_duplicates("time")
-    return {**files, "series.csv": series.to_csv(index=False).encode()}
+    rows = {"series.csv": series, "observed.csv": series.assign(aggregate_temp_c=20.5, agents=3)}
+    return {**files, **{name: frame.to_csv(index=False).encode() for name, frame in rows.items()}}
 
 
 def made(target: Target, seed: int) -> bytes:

@@ -171,7 +171,9 @@ def agent_places() -> tuple[Place, ...]:
 
 
 def place(name: str, who: int = MEMBER, protocol: str = "blind") -> Place:
-    return next(p for p in agent_places() if (p.name, p.who) == (name, who) and (p.protocol == protocol or "/" not in name))
+    """Where an agent stands in this state or phase."""
+    here = (p for p in agent_places() if (p.name, p.who) == (name, who))
+    return next(p for p in here if p.protocol == protocol or "/" not in name)
 
 
 def agent_state(place: Place) -> AgentState:

@@ -29,12 +29,13 @@ from atdm.protocol.messages import (
 )
 from atdm.protocol.plan import Plan, check_plan
 from atdm.protocol.roster import Roster
-from atdm.protocol.session import Session, agree
+from atdm.protocol.rules import Rules
+from atdm.protocol.session import Session, agree, announce_hash
 from atdm.protocol.sums import BLIND_BUDGET, Layout, fixed
 from atdm.run import make_plan
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
-from tests.reliability.places import MEMBER, Place, announcement, recorded, run_id, stand
+from tests.reliability.places import MEMBER, announcement, place, recorded, run_id, stand
 from tests.reliability.rows import SECTIONS, table
 
 TESTS = Path(__file__).parent.parent
@@ -78,7 +79,7 @@ def test_what_is_not_exactly_one_message_is_ignored() -> None:
         "field of another type": msgspec.msgpack.encode({**tree, "run": 5}),
         "other order of fields": msgspec.msgpack.encode(dict(reversed(tree.items()))),
         "longer form of a length": good.replace(b"\xc4\x20", b"\xc5\x00\x20"),
-        "a message of an agent": encode(Ready(nonce=b"", exchange=b"", signature=b"")),
+        "a message of an agent": encode(Ready(days=b"", reason="", nonce=b"", exchange=b"", signature=b"")),
         "JSON": msgspec.json.encode(Finished(run=b"")),
     }
     assert decode_to_agent(good, 0) == Finished(run=bytes(32))
@@ -92,7 +93,7 @@ def test_a_plan_of_another_version_is_refused() -> None:
     plan = announcement("blind").plan
     check_plan(plan)
     with pytest.raises(UsageError, match="version"):
-        check_plan(msgspec.structs.replace(plan, version=2))
+        check_plan(msgspec.structs.replace(plan, version=1))
 
 
 @pytest.mark.parametrize("kind", [0xC6, 0xDD, 0xDF, 0xDB], ids=["bytes", "list", "map", "text"])
@@ -120,8 +121,9 @@ def test_a_low_order_key_ends_the_run() -> None:
         message = decode_to_aggregator(reply, BIG)
         if i != 1 or not isinstance(message, Ready):
             return [reply]
-        signature = agents[1]._identity.sign("ready", encode(agents[1]._announce), message.nonce, bytes(32))
-        return [encode(Ready(nonce=message.nonce, exchange=bytes(32), signature=signature))]
+        fields = (announce_hash(agents[1]._announce), message.days, message.nonce, bytes(32))
+        signature = agents[1]._identity.sign("ready", *fields)
+        return [encode(msgspec.structs.replace(message, exchange=bytes(32), signature=signature))]
 
     drive(aggregator, agents, to_aggregator=to_aggregator)
     assert aggregator.state is State.ABORTED and "low order" in aggregator.reasons[0]
@@ -129,8 +131,7 @@ def test_a_low_order_key_ends_the_run() -> None:
 
 def test_an_agent_whose_own_key_is_not_in_the_run_stops() -> None:
     keys = next(m for m in map(read, recorded("blind").down[MEMBER]) if isinstance(m, Keys))
-    members = stand(Place("joined", "blind", MEMBER, 1)).roster.members
-    run = agree(announcement("blind"), members, keys)
+    run = agree(announcement("blind"), stand(place("joined")).roster, keys)
     with pytest.raises(PeerError, match="own key"):
         Session(run, MEMBER, ExchangeKey(b"k" * 32), bytes(32))
 
@@ -142,11 +143,21 @@ def read(delivered: tuple[bytes, list[bytes]]):
 @pytest.mark.parametrize("how", ["flipped", "cut", "another agent's", "another run's", "empty"])
 def test_a_box_that_was_altered_or_is_anothers_ends_the_run(how: str) -> None:
     boxes = {who: next(m for m in map(read, recorded("blind").down[who]) if isinstance(m, Secret)) for who in (1, 2)}
-    agent, box = stand(Place("running/secret", "blind", MEMBER, 2)), boxes[1].box
-    second = [m for m in map(read, recorded("blind").down[1]) if isinstance(m, Secret)][1]
+    agent, box = stand(place("running/secret")), boxes[1].box
     wrong = {"flipped": box[:-1] + bytes([box[-1] ^ 1]), "cut": box[:-1], "another agent's": boxes[2].box,
-             "another run's": second.box, "empty": b""}[how]  # fmt: skip
+             "another run's": bytes(48), "empty": b""}[how]  # fmt: skip
     (reply,) = agent.receive(encode(Secret(run=run_id(agent), box=wrong)))
+    assert b"does not open" in reply and agent.state is agents_module.State.ABORTED
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "longer", "empty"])
+def test_a_seal_that_was_altered_ends_the_run(how: str) -> None:
+    """Before this agent has sent its part of the release."""
+    agent, history = stand(place("running/seal")), recorded("blind").down[MEMBER]
+    seal = read(history[place("running/seal").messages])
+    wrong = {"flipped": seal.box[:-1] + bytes([seal.box[-1] ^ 1]), "cut": seal.box[:-1], "longer": seal.box + b"x",
+             "empty": b""}[how]  # fmt: skip
+    (reply,) = agent.receive(encode(msgspec.structs.replace(seal, box=wrong)))
     assert b"does not open" in reply and agent.state is agents_module.State.ABORTED
 
 
@@ -156,20 +167,20 @@ def test_keys_that_their_owner_did_not_sign_are_ignored() -> None:
     for sender, reply in ((1, replies[0]), (0, replies[1])):  # somebody else's, under this name
         with pytest.raises(PeerError, match="does not verify"):
             aggregator.receive(sender, reply)
-    for change in ("nonce", "exchange", "signature"):
+    for change in ("days", "nonce", "exchange", "signature"):
         message = decode_to_aggregator(replies[0], BIG)
         value = getattr(message, change)
         altered = msgspec.structs.replace(message, **{change: bytes([value[0] ^ 1]) + value[1:]})
         for wrong in (altered, msgspec.structs.replace(message, **{change: value[:-1]})):
             with pytest.raises(PeerError):
                 aggregator.receive(0, encode(wrong))
-    assert aggregator.state is State.GATHERING and not aggregator._ready
+    assert aggregator.state is State.GATHERING and not aggregator.answers
 
 
 def test_a_second_request_to_open_is_ignored_or_answered_with_the_same_bytes() -> None:
     history = recorded("moments").down[MEMBER]
     at = next(n for n, each in enumerate(history) if isinstance(read(each), Receipts))
-    agent = stand(Place("running/consent", "moments", MEMBER, at))
+    agent = stand(place("running/consent", protocol="moments"))
     data, replies = history[at]
     assert agent.receive(data) == replies == agent.receive(data)
     other = msgspec.structs.replace(read(history[at]), tags=bytes(48))
@@ -177,9 +188,10 @@ def test_a_second_request_to_open_is_ignored_or_answered_with_the_same_bytes() -
         agent.receive(encode(other))
 
 
-@pytest.mark.parametrize("protocol", ["blind", "moments", "paper"])
-def test_a_count_that_is_not_the_rosters_ends_the_run(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    aggregator, agents = parties(protocol=protocol, seed=2)
+@pytest.mark.parametrize("protocol", ["blind", "moments", "paper", "collect"])
+def test_a_count_that_is_not_the_companys_ends_the_run(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = dict(protocol="blind", weights="equal") if protocol == "collect" else dict(protocol=protocol)
+    aggregator, agents = parties(seed=2, **ways)
     encoded, calls = Layout.encode, []
 
     def twice(self, values):
@@ -191,11 +203,12 @@ def test_a_count_that_is_not_the_rosters_ends_the_run(protocol: str, monkeypatch
 
     monkeypatch.setattr(Layout, "encode", twice)
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and "count word" in aggregator.reasons[0]
+    says = "the rows do not open" if protocol == "collect" else "count word"
+    assert aggregator.state is State.ABORTED and says in aggregator.reasons[0]
 
 
 def test_an_ask_of_another_length_is_ignored() -> None:
-    agent = stand(Place("running/question", "moments", MEMBER, 2))
+    agent = stand(place("running/question", protocol="moments"))
     with pytest.raises(PeerError):
         agent.receive(encode(Ask(run=run_id(agent), step=0, what="load", values=bytes(16))))
 
@@ -205,7 +218,7 @@ def test_an_ask_of_another_length_is_ignored() -> None:
 
 def test_no_role_reads_a_clock_and_deadlines_are_monotonic() -> None:
     for room in ("protocol", "crypto", "kernel"):
-        for path in (SRC / room).glob("*.py"):
+        for path in (SRC / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom) and node.module == "time":
                     assert {alias.name for alias in node.names} == {"perf_counter"}, path.name  # timing of the floor
@@ -225,9 +238,9 @@ def test_an_unknown_key_is_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({**plan, "rigde": 3.0}, Plan)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"members": [], "authority": b"", "signature": b"", "more": 1}, Roster)
+        msgspec.convert({"serial": 1, "members": [], "authority": b"", "signature": b"", "more": 1}, Roster)
     with pytest.raises(TypeError):
-        atdm.Rules(levarage=0.5)
+        Rules(tottals=5)
     with pytest.raises(TypeError):
         make_plan(tiny(0, agents=3, rows=40), "blind", rigde=3.0)
     with pytest.raises(SystemExit) as stop:
@@ -245,9 +258,10 @@ def test_too_many_agents_for_the_words_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rule", [
-    dict(least_agents=2), dict(leverage=0.0), dict(leverage=1.5), dict(totals=0), dict(agents_per_total=0),
-    dict(colluders=-1), dict(dither=-0.1), dict(protocols=()), dict(protocols=("plain",)),
+    dict(least_agents=2), dict(totals=0), dict(agents_per_total=0), dict(clip=0.0), dict(colluders=-1),
+    dict(dither=-0.1), dict(protocols=()), dict(protocols=("plain",)), dict(weights="free"), dict(day_share=1.5),
+    dict(days_after_fit=-1),
 ])  # fmt: skip
 def test_rules_out_of_range_are_refused(rule: dict) -> None:
     with pytest.raises(UsageError):
-        atdm.Rules(**rule)
+        Rules(**rule)

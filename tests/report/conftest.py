@@ -34,6 +34,12 @@ def simulated(cluster: atdm.Cluster) -> atdm.Fit:
 
 
 @pytest.fixture(scope="session")
+def equal(cluster: atdm.Cluster) -> atdm.Fit:
+    """With equal weights: the agents showed rows, the model is the aggregator's own."""
+    return atdm.fit(cluster, order=1, weights="equal")
+
+
+@pytest.fixture(scope="session")
 def deployed(simulated: atdm.Fit) -> atdm.Fit:
     """What the aggregator of a deployment ends with."""
     return replace(simulated, weights=None, transcript={})
@@ -71,7 +77,10 @@ class LiveRun:
 
     def __init__(self, zones: Path, weather: Path, folder: Path) -> None:
         self.output, self._printed, self._said = folder / "out", folder / "stdout", folder / "stderr"
-        options = {"--order": 1, "--dither": 0, "--agents-per-process": 6, "--ui": "127.0.0.1:0", "-o": self.output}
+        options = {
+            "--order": 1, "--dither": 0, "--weights": "fitted", "--agents-per-process": 6, "--ui": "127.0.0.1:0",
+            "-o": self.output,
+        }  # fmt: skip
         words = ["rehearse", zones, weather, "--json", *(word for option in options.items() for word in option)]
         with self._printed.open("wb") as stdout, self._said.open("wb") as stderr:
             self.process = subprocess.Popen(

@@ -30,7 +30,7 @@ RESULT = events.Finished(
 
 
 def planned(*names: str) -> events.Planned:
-    return events.Planned("blind", "order 1", names, (0,) * len(names), 60.0, 60.0)
+    return events.Planned("blind", "order 1", names, 60.0, 60.0)
 
 
 def fed(*happened: events.AnyEvent) -> LiveState:
@@ -45,23 +45,49 @@ def sections(state: LiveState):
 
 
 RUN = (
-    planned("a", "b", "c"), events.Joined((0,)), events.Joined((0, 1)), events.Announced(0, (0, 1)),
+    planned("a", "b", "c", "d"), events.Joined((0,)), events.Joined((0, 1, 2)), events.Announced(0, (0, 1, 2)),
     events.Asked(1, "Announce", 300), events.Answered(0, "Ready", 100), events.Answered(1, "Ready", 100),
-    events.RoundDone(1, "Ready", 0.5, 200, 300), events.Asked(2, "Total", 10), events.Answered(1, "basis", 100),
+    events.Answered(2, "Ready", 100), events.Company((0, 1), {"c": "too few readings on some days", "d": "no answer"}),
+    events.RoundDone(1, "Ready", 0.5, 200, 300), events.Asked(2, "Total", 10), events.Answered(1, "step", 100),
 )  # fmt: skip
 
 
 def test_the_state_of_every_agent_follows_the_run() -> None:
     found = sections(fed(*RUN))
-    assert found["names"] == ["a", "b", "c"] and found["states"] == "wax"
-    assert found["now"] == {"round": 2, "what": "basis total", "answered": 1, "of": 2}
-    assert [row["what"] for row in found["rounds"]] == ["the plan accepted, keys exchanged"]
+    assert found["names"] == ["a", "b", "c", "d"] and found["states"] == "waxx"
+    assert found["now"] == {"round": 2, "what": "next basis total", "answered": 1, "of": 2}
+    assert [row["what"] for row in found["rounds"]] == ["who is in, and keys"]
     done = sections(fed(*RUN, RESULT))
-    assert done["states"] == "ddx" and done["run"]["status"] == "done" and "R² 0.870" in done["run"]["text"]
+    assert done["states"] == "ddxx" and done["run"]["status"] == "done" and "R² 0.870" in done["run"]["text"]
     assert done["result"]["model"] == [
         ["lag", "α [-]", "β [K/kW]", "γ [-]", "θ [K m²/kW]"], ["t−0", "", "0.10000", "0.30000", "0.50000"],
         ["t−1", "0.90000", "0.20000", "0.40000", "0.60000"],
     ]  # fmt: skip
+
+
+def test_who_is_out_is_named_with_its_reason_and_the_run_goes_on() -> None:
+    found = sections(fed(*RUN))
+    assert [(row["agent"], row["text"]) for row in found["out"]] == [
+        ("c", "too few readings on some days"), ("d", "no answer"),
+    ]  # fmt: skip
+    assert (found["run"]["joined"], found["run"]["inside"], found["run"]["status"]) == (3, 2, "running")
+    again = sections(fed(*RUN, planned("a", "b", "c", "d")))  # the next days of a window, with another company
+    assert again["out"] == [] and again["run"]["inside"] is None and again["states"] == "...."
+
+
+def test_rows_with_equal_weights_are_told_as_such() -> None:
+    learned = events.Learned(({"party": "aggregator", "what": "scalars", "shape": [1], "times": 90},
+                              {"party": "aggregator", "what": "state", "shape": [90], "times": 1}))  # fmt: skip
+    begun = (events.Planned("collect", "rows", ("a", "b"), 60.0, 60.0), events.Announced(0, (0, 1)))
+    round_ = (events.Asked(1, "Keys", 9), events.RoundDone(1, "show", 0.1, 9, 9))
+    found = sections(fed(*begun, *round_, learned, RESULT))
+    assert [row["means"] for row in found["ledger"]] == ["which rows everybody gave", "the mean temperature"]
+    assert ["weights", "equal"] in [list(fact) for fact in found["result"]["facts"]]
+    assert not any(name == "ridge λ" for name, _ in found["result"]["facts"])
+    assert [row["total"] for row in found["rounds"]] == [True]
+    fitted = sections(fed(*RUN, learned, RESULT))
+    assert fitted["ledger"][1]["means"] == "the aggregate temperature"
+    assert ("ridge λ", "100") in fitted["result"]["facts"]
 
 
 def test_refusals_name_the_agent_and_its_reason_once() -> None:
@@ -76,7 +102,7 @@ def test_refusals_name_the_agent_and_its_reason_once() -> None:
 def test_a_reader_gets_what_changed_since_it_last_looked() -> None:
     state = fed(*RUN)
     version, whole = state.since(0)
-    assert whole.keys() == {"run", "names", "states", "now", "rounds", "ledger", "notices", "log", "result"}
+    assert whole.keys() == {"run", "names", "states", "out", "now", "rounds", "ledger", "notices", "log", "result"}
     assert state.since(version) == (version, {})
     state.take(events.Said("hello"))
     assert state.since(version)[1] == {"log": ["hello"]}
@@ -88,10 +114,10 @@ def test_ten_thousand_agents_and_a_hundred_thousand_events_take_little_time_and_
     for i in range(10):
         state.take(events.Asked(i + 1, "Total", 1))
         for agent in range(10_000):
-            state.take(events.Answered(agent, "basis", 100))
+            state.take(events.Answered(agent, "step", 100))
             if agent % 100 == 0:
                 state.take(events.Said("x" * 100))
-        state.take(events.RoundDone(i + 1, "basis", 0.1, 1, 1))
+        state.take(events.RoundDone(i + 1, "step", 0.1, 1, 1))
     assert time.perf_counter() - began < 5.0
     assert len(sections(state)["log"]) == MOST_LINES
     assert len(json.dumps(sections(state))) < 300_000
@@ -129,9 +155,9 @@ def test_a_browser_that_comes_late_gets_everything_and_then_changes() -> None:
     state, said = fed(*RUN), []
     with serving(state, HERE, said.append), ask(url_said(said)) as stream:
         first = read_until(stream, b'"log"').decode()
-        assert '"states": "wax"' in first and '"names": ["a", "b", "c"]' in first
-        state.take(events.Answered(0, "basis", 100))
-        then = read_until(stream, b'"aax"').decode()
+        assert '"states": "waxx"' in first and '"names": ["a", "b", "c", "d"]' in first
+        state.take(events.Answered(0, "step", 100))
+        then = read_until(stream, b'"aaxx"').decode()
         assert '"names"' not in then and '"rounds"' not in then
         state.take(RESULT)
         read_until(stream, b'"done"')

@@ -2,14 +2,20 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
+from io import StringIO
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 import atdm
 from atdm.report import learned
 from atdm.report.page import compare_page, fit_page
+from atdm.report.text import summary
+from atdm.run import percent
 from tests.clusters import tiny
 
 VOID = {"meta", "link", "path", "rect", "circle", "br"}
@@ -117,13 +123,47 @@ def test_what_has_no_entries_was_not_learned(deployed: atdm.Fit) -> None:
     assert learned.what([*deployed.ledger, empty], "aggregator") == learned.what(deployed.ledger, "aggregator")
 
 
-def test_a_run_that_released_no_new_rows_still_has_a_page(deployed: atdm.Fit) -> None:
-    i = deployed.inputs
-    none = slice(0, 0)
-    empty = replace(i, load=i.load[none], outdoor=i.outdoor[none], solar=i.solar[none], phase=i.phase[none],
-                    segment=i.segment[none], train=0)  # fmt: skip
-    html = fit_page(replace(deployed, state=deployed.state[none], load=deployed.load[none], inputs=empty), "again")
-    assert 'id="prediction"' not in html and 'id="step-load"' in html and "too few new rows" in html
+def test_rows_that_do_not_follow_each_other_are_not_drawn_but_the_model_is(deployed: atdm.Fit) -> None:
+    scattered = replace(deployed.inputs, segment=np.arange(len(deployed.inputs)))
+    html = fit_page(replace(deployed, inputs=scattered), "scattered")
+    assert 'id="prediction"' not in html and 'id="step-load"' in html and "too few rows without a gap" in html
+
+
+def words(html: str) -> str:
+    """What a person reads at the top."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", re.search(r"<header.*?</header>", html, re.S)[0])))
+
+
+def test_equal_weights_are_named_first_and_show_which_rows_and_the_mean(equal: atdm.Fit, cluster: atdm.Cluster) -> None:
+    html = fit_page(equal, "twelve zones", cluster=cluster)
+    assert "protocol blind, equal weights" in words(html) and "best possible" not in html
+    assert (
+        "The aggregator learned which rows everybody gave, the load of the whole cluster and the mean temperature: "
+        "nothing else."
+    ) in words(html)
+    assert "It estimated the model from these itself." in html
+    assert "and its weight" not in html and "basis total" not in html and 'id="weights"' not in html
+    peers = [row for row in equal.ledger if row["party"] == "agents"]
+    assert [row["what"] for row in peers] == ["scalars"] and html.count("which rows everybody gave") >= 3
+
+
+def test_fitted_weights_are_named_first_with_how_good_they_are(html: str, simulated: atdm.Fit) -> None:
+    told = words(html)
+    assert "protocol blind, weights fitted by the agents" in told
+    assert f"within {percent(simulated.excess)} of the best possible at ridge {simulated.ridge:g}" in told
+    assert "and its weight" in html and "weighted sums of all agents" in html
+
+
+def test_who_stayed_out_is_named_with_what_would_help(simulated: atdm.Fit) -> None:
+    out = {"home7": "too few readings on some days", "home8": "no answer", "home9": "fitted weights: not allowed"}
+    missing = replace(simulated, out=out, notes=("3 agents stayed out: home7 (too few readings on some days), …",))
+    told = words(fit_page(missing, "nine homes"))
+    assert "12, 3 out" in told and "home7 (too few readings on some days)" in told
+    assert "too few readings on some days: complete the readings" in told and "no answer: see that the agent" in told
+    console = Console(record=True, width=200, file=StringIO())
+    console.print(summary(missing, "nine homes"))
+    assert console.export_text(clear=False).splitlines()[1].startswith("protocol blind, weights fitted by the agents: ")
+    assert "complete the readings" in console.export_text()
 
 
 def test_findings_and_names_are_escaped(deployed: atdm.Fit) -> None:

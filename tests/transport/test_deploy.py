@@ -33,6 +33,11 @@ from tests.transport.theatre import AGENTS, LOOSE, PLAN, ROWS, ROWS_A_DAY, Theat
 EXACT = replace(LOOSE, dither=0.0, clip=1e9)  # nothing between the agents' answer and the one in the clear
 
 
+@pytest.fixture(autouse=True)
+def short_farewell(monkeypatch):
+    monkeypatch.setattr("atdm.deploy.FAREWELL", 1.0)  # s; of an agent that hangs it would take all
+
+
 @pytest.fixture(scope="module")
 def theatre(tmp_path_factory):
     return Theatre(tmp_path_factory.mktemp("theatre"))
@@ -239,23 +244,23 @@ def test_wrong_answers_are_ignored_and_asked_for_again(fresh, monkeypatch):
     assert any("ignored 13 bytes from" in text for text in said)
 
 
-def mute(seat, after: str) -> None:
-    """From a kind of message on this agent takes everything and says nothing."""
-    receive, heard = seat.agent.receive, []
+def mute(monkeypatch, seat, slot: int) -> None:
+    """From this message on the agent hangs: 0 is the announcement, 1 the keys."""
+    reply, victim = AgentLink._reply, seat.keys.identity.public.hex()
 
-    def take(message: bytes) -> list[bytes]:
-        heard.append(kind_of(message))
-        return [] if after in heard else receive(message)
+    async def some(self, number):
+        if not (self._up.endswith(victim) and number >= slot):
+            await reply(self, number)
 
-    seat.agent.receive = take
+    monkeypatch.setattr(AgentLink, "_reply", some)
 
 
-def test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait_for_the_next(theatre):
+def test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait_for_the_next(theatre, monkeypatch):
     async def hang():
         async with theatre.agents(server.url) as seats:
             victim = theatre.stage.names[2]
-            mute(seats[victim], "Keys")
-            with pytest.raises(RunAborted, match=rf"no answer from .*{victim}.* within 0\.7 s"):
+            mute(monkeypatch, seats[victim], 1)
+            with pytest.raises(RunAborted, match=rf"no answer from {victim} within 0\.7 s"):
                 await theatre.aggregate(server.url, deadline=0.7)
             return {name: seat.agent.state for name, seat in seats.items() if name != victim}
 
@@ -264,10 +269,10 @@ def test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait
     assert set(states.values()) == {"aborted"}
 
 
-def test_an_aggregator_that_is_told_to_stop_tells_everybody(theatre):
+def test_an_aggregator_that_is_told_to_stop_tells_everybody(theatre, monkeypatch):
     async def stop_it():
         async with theatre.agents(server.url) as seats, theatre.conducting(server.url) as conductor:
-            mute(seats[theatre.stage.names[2]], "Keys")
+            mute(monkeypatch, seats[theatre.stage.names[2]], 1)
             running = asyncio.create_task(conductor.run())
             while len(conductor.hub.slots) < 2:
                 await asyncio.sleep(0.05)
@@ -309,9 +314,8 @@ def test_what_was_released_is_kept_by_an_aggregator_that_is_told_to_stop(fresh, 
         assert len(asyncio.run(stop_at_the_end()).fit.state) == ROWS
 
 
-def test_an_agent_that_cannot_write_says_so_and_ends(fresh, monkeypatch):
+def test_an_agent_that_cannot_write_says_so_and_ends(fresh):
     """The client library would only log what its callback raises."""
-    monkeypatch.setattr("atdm.deploy.FAREWELL", 0.3)
 
     def full(message):
         raise UsageError("cannot write journal: No space left on device")
@@ -372,13 +376,13 @@ def test_an_absent_agent_is_out_and_the_fit_is_that_of_the_others(tmp_path, weig
         np.testing.assert_allclose(getattr(found.model, name), getattr(expected.model, name), atol=close)
 
 
-def test_an_agent_that_takes_the_announcement_and_says_nothing_is_out(tmp_path):
+def test_an_agent_that_is_there_and_does_not_answer_is_out(tmp_path, monkeypatch):
     theatre = Theatre(tmp_path, agents=5)
     victim = theatre.stage.names[2]
 
     async def go_on():
         async with theatre.agents(server.url) as seats:
-            mute(seats[victim], "Announce")
+            mute(monkeypatch, seats[victim], 0)
             return await theatre.aggregate(server.url, wait=0.7)
 
     with theatre.stage.server() as server:
@@ -421,7 +425,8 @@ def test_too_few_agents_are_refused_in_one_line_and_nothing_is_settled(tmp_path,
 
 
 def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
-    """A home is without readings for days 5 to 9: two days are given up for it, then the others go on."""
+    """A home is without readings for days 5 to 9: two days are given up for it, then the others go on without it, also
+    when it is back: within a block of 28 days companies only shrink."""
     theatre = Theatre(tmp_path, weights="equal", rules=EXACT)
     gone, said = theatre.stage.names[1], []
     theatre.forget(gone, np.arange(5 * ROWS_A_DAY, 10 * ROWS_A_DAY))
@@ -442,8 +447,10 @@ def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
     assert list(fitted.state.index) == list(cluster.time[all_of_them | the_others])
     np.testing.assert_allclose(fitted.state, state, atol=1e-9)
     np.testing.assert_allclose(fitted.load, (AGENTS - 1) * load, atol=1e-6)  # of the fleet as it is now
-    assert fitted.agents == AGENTS - 1 and fitted.out == {gone: TOO_FEW}
+    assert fitted.agents == AGENTS - 1 and fitted.out == {gone: "left out"}
     assert "companies of 3 to 4 agents: load is scaled to 3" in fitted.notes
+    reasons = [text.removeprefix(f"without {gone}: ") for text in said if text.startswith("without")]
+    assert reasons == [TOO_FEW, "left out"]
     assert "20 rows collected; going on with the days of another company" in said
     with FleetFile(theatre.aggregator) as fleet:
         start = theatre.plan.start // DAY

@@ -29,8 +29,8 @@ def test_every_protocol_and_weighting_is_a_row(rows):
 def test_each_is_compared_with_plain_of_its_own_weighting(rows):
     assert rows["paper"]["coefficients_apart"] < 1e-6 and rows["moments"]["coefficients_apart"] < 1e-6
     equal, plain = rows["blind, equal weights"], rows["plain, equal weights"]
-    assert equal["weights_apart"] == 0.0 and equal["r2"] == pytest.approx(plain["r2"], abs=0.01)
-    assert equal["coefficients_apart"] < 0.02 < abs(rows["plain"]["r2"] - plain["r2"])
+    assert equal["weights_apart"] == 0.0 and equal["coefficients_apart"] < 3e-3
+    assert abs(equal["r2"] - plain["r2"]) < 3e-4 < abs(rows["plain"]["r2"] - plain["r2"])
     assert rows["plain"]["ridge"] is not None and equal["ridge"] is None
 
 

@@ -159,10 +159,10 @@ def _other_rows(stage: Stage, plan: Plan, victim: int) -> Mounted:
     return _mounted(shifted, [Guess(series=(later - sooner)[:, None], rows=rows, differences=True)])
 
 
-def withheld(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
+def withheld(stage: Stage, plan: AnyPlan, victim: int = 1) -> Mounted:
     """Pretend that one agent vanished in the middle: its words are kept, the others are asked to go on without it."""
     gone = {"yes": False}
-    when = LATER if plan.protocol != "moments" else LATER - 1  # before its one large sum
+    when = {"moments": 1, "collect": 0}.get(plan.protocol, LATER)  # before the one large sum
 
     def alter(place: int, message: ToAgent) -> Message | None:
         if isinstance(message, Ask | Total) and message.step >= when:
@@ -292,17 +292,19 @@ def leaving_out(*places: int) -> Choose:
     return chosen
 
 
-def repeated_runs(stage: Stage, plan: Plan) -> Mounted:
-    """Ask for the same rows again and again, in every way the plan can differ, and combine all that is released."""
-    return _combined(stage, plan, ((asked, leaving_out()) for asked in _variants(stage, plan)))
+def repeated_runs(stage: Stage, plan: Plan, colluder: int | None = None) -> Mounted:
+    """Ask for the same rows again and again, in every way the plan can differ, and combine all that is released; with
+    what a colluding agent was shown in all those runs."""
+    return _combined(stage, ((asked, leaving_out()) for asked in _variants(stage, plan)), colluder)
 
 
 def chosen_companies(stage: Stage, plan: Plan, colluder: int | None = None) -> Mounted:
-    """The same rows with everybody, and without one agent at a time; a colluding agent's own part is taken off."""
+    """The same rows with everybody, without one agent at a time, and with two only; a colluding agent's own part is
+    taken off."""
     others = [place for place in range(len(stage.agents)) if place != colluder]
     ways = [leaving_out(), *(leaving_out(place) for place in others[:LEFT_OUT]), leaving_out(*others[1:])]
     asked: AnyPlan = rows_of_plan(plan) if plan.weights == "equal" else plan
-    return _combined(stage, plan, ((asked, way) for way in ways), colluder)
+    return _combined(stage, ((asked, way) for way in ways), colluder)
 
 
 def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
@@ -332,9 +334,18 @@ def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
     yield Collect(step_seconds=step, start=plan.start, length=plan.length)
 
 
-def _combined(
-    stage: Stage, plan: Plan, asked: Iterable[tuple[AnyPlan, Choose]], colluder: int | None = None
-) -> Mounted:
+def chosen_plan(stage: Stage, plan: Plan, colluder: int) -> Mounted:
+    """Everybody follows the protocol; the aggregator only asks for as little ridge and as many totals as agents grant,
+    so that the totals differ as much as they can."""
+    least = stage.agents[0].own.rules.ridge[0]
+    plans = [
+        msgspec.structs.replace(plan, ridge=ridge, nonnegative="free", solver_tolerance=1e-9, tolerance=1e-12)
+        for ridge in (least, 1.0)
+    ]
+    return _combined(stage, ((each, leaving_out()) for each in plans), colluder)
+
+
+def _combined(stage: Stage, asked: Iterable[tuple[AnyPlan, Choose]], colluder: int | None) -> Mounted:
     """All states of all runs: differences of companies that differ by one, separation of series of the same rows."""
     time, runs = seconds(stage.cluster.time), 0
     sums: list[tuple[int, FloatArray]] = []  # agents, and their number times s by row of the cluster
@@ -348,17 +359,53 @@ def _combined(
         series[at] = agents * released.state
         if colluder is not None and each.weights == "equal":
             series[at] -= stage.own_series(colluder, released.kept)
-        if not any(np.array_equal(series, other, equal_nan=True) for _, other in sums):
-            sums.append((agents, series))
-    together = np.column_stack([series for _, series in sums]) if sums else np.empty((0, 0))
+        _add(sums, agents, series)
     guesses = []
     for (larger, a), (smaller, b) in permutations(sums, 2):
         rows = np.flatnonzero(np.isfinite(a - b))
         if larger == smaller + 1 and len(rows) > 2:
             guesses.append(Guess(series=(a - b)[rows, None], rows=rows))
+    columns = [series for _, series in sums]
+    most = int(np.isfinite(columns).sum(axis=0).max()) if columns else 0
+    note = f"{runs} runs asked for, {len(sums)} different series released, {most} of one stamp at most"
+    if colluder is not None and (totals := _totals(stage, colluder, len(time))):
+        columns += totals
+        note += f", {len(totals)} totals shown to agents"
+    together = np.column_stack(columns) if columns else np.empty((0, 0))
     rows = np.flatnonzero(np.isfinite(together).all(axis=1))
     if len(rows) > 2:
         guesses += [replace(guess, rows=rows) for guess in separate_totals(together[rows])]
-    most = int(np.isfinite(together).sum(axis=1).max()) if sums else 0
-    note = f"{runs} runs asked for, {len(sums)} different series released, {most} of one stamp at most"
     return Mounted(most > 1, guesses, note)
+
+
+def _add(sums: list[tuple[int, FloatArray]], agents: int, series: FloatArray) -> None:
+    """One more series; where it agrees with a known one on the rows of both, the two are one."""
+    for count, other in sums:
+        both = np.isfinite(series) & np.isfinite(other)
+        if count == agents and both.any() and np.array_equal(series[both], other[both]):
+            np.copyto(other, series, where=np.isnan(other))
+            return
+    sums.append((agents, series))
+
+
+def _totals(stage: Stage, colluder: int, rows: int) -> list[FloatArray]:
+    """Different totals of all rows that an agent was shown in all runs."""
+    seen = [s.value for s in stage.agents[colluder].own.notebook.seen if s.what == "basis total"]
+    whole = [total for total in seen if len(total) == rows]
+    return list({total.tobytes(): total for total in whole}.values())
+
+
+def inconsistent_offer(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
+    """Equal weights: tell one agent that the first row was not offered by everybody, so that its part of all rows is
+    summed one row later than that of the others."""
+
+    def alter(place: int, message: ToAgent) -> Message:
+        if not isinstance(message, Total) or place != victim:
+            return message
+        words = ring.from_bytes(message.words, len(message.words) // ring.WORD_BYTES)
+        words[0] += np.uint64(1)
+        return changed(message, words=ring.to_bytes(words))
+
+    aggregator = stage.play(rows_of_plan(plan), alter=alter)
+    states = _states(aggregator)
+    return _mounted(aggregator, [Guess(series=states[-1][:, None], scaled=False)] if states else [])

@@ -35,7 +35,7 @@ from atdm.run import weather_of
 CLIP = 0.005  # of the plan: small, so that nearly everybody is beyond it; smaller, and rounding shows
 RIDGE = 3.0  # of the plan, in ‖Z_i‖² of the colluding agent: p_i then depends little on the size of Z_i
 TRIES = 200  # functionals on which the colluding agent looks at itself, to learn how large z_i usually is
-WHOLE = 0.1  # from a whole number, at most, for a count to be believed: nobody is between the two signs
+WHOLE = 0.02  # from a whole number, at most, for a count to be believed: nobody is between the two signs
 
 Fields = dict[str, FloatArray]
 Act = Callable[[str, Fields], Fields | None]  # phase, what a total opens to → what replaces it; None: not passed on
@@ -73,7 +73,7 @@ class Forger:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The agents whose functional is above a threshold: how many, and the sum of their temperatures. [K]"""
+    """The others whose functional is above a threshold: how many, and the sum of their temperatures. [K]"""
 
     threshold: float
     count: int
@@ -94,6 +94,7 @@ class Steering:
     _shape: FloatArray = field(default_factory=lambda: np.empty(0))  # of the forged total: its residual has length 1
     _functional: FloatArray = field(default_factory=lambda: np.empty(0))  # z_i = functional · x_i
     _sum: FloatArray = field(default_factory=lambda: np.empty(0))  # Σ x_i
+    _own: FloatArray = field(default_factory=lambda: np.empty(0))  # x_i of the colluding agent
     _spread: float = 0.0  # of z_i, at first by guess
 
     @property
@@ -130,7 +131,7 @@ class Steering:
         self._sum = opened["total"] * self.agents**0.5
         inputs = public_inputs(self.plan, self.kept, opened["load"], weather_of(self.stage.cluster))
         design = Design.build(inputs, self.plan.order)
-        own = self.stage.own_series(self.colluder, self.kept)
+        self._own = self.stage.own_series(self.colluder, self.kept)
         mean = self._sum / self.agents
         for number in range(TRIES):
             walk = rng.normal(size=n * self.plan.step_seconds // DAY + 2).cumsum()
@@ -144,7 +145,7 @@ class Steering:
             for rows, factor in zip(design.lagged, lag_filter(alpha), strict=True):
                 np.add.at(functional, rows, factor * error)
             size = float(np.linalg.norm(error))
-            self._spread += float(functional @ (own - mean) / size) ** 2 / TRIES
+            self._spread += float(functional @ (self._own - mean) / size) ** 2 / TRIES
             if number == 0:
                 sign = 1.0 if functional @ mean >= 0 else -1.0  # thresholds are then above zero
                 self._shape, self._functional = sign * shape / size, sign * functional / size
@@ -168,13 +169,15 @@ class Steering:
             above = each
         if above is None:
             return mean + self._spread * tail(1.5)
-        down = self._spread * max(tail(above.count) - tail(above.count + 1.5), 0.1)
+        in_vain = sum(known.count == above.count for known in self.known)  # each time a longer way down
+        down = self._spread * max(tail(above.count) - tail(above.count + 1.5 * in_vain), 0.1)
         return max(above.threshold - down, 0.05 * self._spread)
 
     def _read(self, threshold: float, opened: Fields) -> Above:
         agents, bound = self.agents, part_bound(self.agents, self.plan.clip)
-        number = (agents - float(opened["one"][0]) / bound) / 2
-        total = (self._sum - opened["total"] / bound) / 2
+        mine = self.own_share(threshold)
+        number = (agents - float(opened["one"][0]) / bound) / 2 - mine
+        total = (self._sum - opened["total"] / bound) / 2 - mine * self._own
         found = Above(threshold, round(number), abs(number - round(number)) < WHOLE, total)
         self.known.append(found)
         multiplier = threshold**2 + self.plan.ridge / agents
@@ -184,6 +187,10 @@ class Steering:
             self._spread = square**0.5
         return found
 
+    def own_share(self, threshold: float) -> float:
+        """One where the colluding agent itself is above, zero where it is not."""
+        return float(self._functional @ self._own > threshold)
+
     def _resting_on_one(self) -> Fields:
         """A second total of zeros with such a Gram row that SP_II gives all agents but one the weight zero, and that
         one 2/K; on paper the state rests on 2K agents."""
@@ -191,11 +198,12 @@ class Steering:
         gram = np.array([clip / 2, clip**2 / 2])
         return {"total": np.zeros(len(self.kept)), "one": zero, "gram": gram, "squares": np.zeros(2)}
 
-    def isolated(self) -> list[FloatArray]:
-        """Series of single agents: sums over those above two thresholds with one agent between them. [K]"""
+    def isolated(self, sharp: bool) -> list[FloatArray]:
+        """Series of single agents: sums over those above two thresholds with one agent between them. sharp: only where
+        nobody is between the two signs, so that the level is right too. [K]"""
         found, above = [], Above(np.inf, 0, True, np.zeros(len(self.kept)))
         for each in sorted(self.known, key=lambda one: -one.threshold):
-            if each.count - above.count == 1:
+            if each.count - above.count == 1 and (not sharp or (each.sharp and above.sharp)):
                 found.append(each.total - above.total)
             above = each
         return found
@@ -217,12 +225,12 @@ def steered_totals(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -
     attack = steering(stage, plan, colluder, seed)
     for _ in range(attack.plan.totals_for(attack.agents) - 1):
         attack.ask()
-    found = attack.isolated()
+    guesses, rows = [], attack.rows(attack.kept)
+    for sharp in (True, False):
+        if found := attack.isolated(sharp):
+            guesses.append(Guess(series=np.column_stack(found), rows=rows, scaled=sharp))
     counts = ", ".join(str(above.count) for above in attack.known)
-    note = f"{len(attack.known)} thresholds with {counts} agents above"
-    if not found:
-        return Mounted(False, [], note)
-    return Mounted(True, [Guess(series=np.column_stack(found), rows=attack.rows(attack.kept))], note)
+    return Mounted(bool(guesses), guesses, f"{len(attack.known)} thresholds with {counts} agents above")
 
 
 def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mounted:
@@ -242,7 +250,8 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
         shown = stage.play(later)
         if shown.state is State.DONE:
             rows = Released.of(shown)
-            series = rows.state[:, None] * attack.agents / 2
+            mine = attack.own_share(attack.known[-1].threshold) * stage.own_series(colluder, rows.kept)
+            series = (rows.state * attack.agents / 2 - mine)[:, None]
             note = f"{len(rows.kept)} rows after the fit; the weights of all others are zero"
             return Mounted(True, [Guess(series=series, rows=attack.rows(rows.kept))], note)
         return Mounted(False, [], "stopped: " + "; ".join(shown.reasons[:1]))

@@ -120,14 +120,28 @@ def _specific(series: FloatArray, mean: FloatArray) -> FloatArray:
     return answer
 
 
+def recovered(truth: Truth, guess: Guess) -> int:
+    return sum(r > RECOVERED for *_, r in truth.matches(guess))
+
+
 def best(truth: Truth, guesses: list[Guess]) -> Guess:
     """Of several variants of one attack the one that recovers most: the audit sides with the attacker."""
-    return max(guesses, key=lambda g: (sum(r > RECOVERED for *_, r in truth.matches(g)), -len(g.note)), default=NOTHING)
+    return max(guesses, key=lambda g: (recovered(truth, g), -len(g.note)), default=NOTHING)
 
 
 def score(
-    truth: Truth, guess: Guess, *, attack: str, protocol: str, adversary: str, seconds: float, note: str = ""
+    truth: Truth,
+    guess: Guess,
+    *,
+    attack: str,
+    protocol: str,
+    weights: str,
+    adversary: str,
+    seconds: float,
+    blank: list[Guess],
+    note: str = "",
 ) -> Finding:
+    """blank: what the same attack claims where it is given no sum."""
     matched = truth.matches(guess)
     pairs = [(i, j) for i, j, r in matched if r > RECOVERED]
     baseline = truth.baseline_errors()
@@ -140,9 +154,11 @@ def score(
     return Finding(
         attack=attack,
         protocol=protocol,
+        weights=weights,
         adversary=adversary,
         agents=truth.agents,
         recovered=len(pairs),
+        blank=recovered(truth, best(truth, blank)),
         rmse_c=float(np.sqrt(truth.errors(guess, pairs).mean())) if pairs else floor,
         baseline_rmse_c=floor,
         seconds=seconds,

@@ -81,9 +81,10 @@ class View:
 
     def public_series(self) -> FloatArray:
         """Released or public series: the last s, h, outdoor temperature and solar, N × up to 4."""
-        states = self.states()
-        return np.column_stack(states[-1:] + [self.public.inputs.load, self.weather()])
+        inputs = self.public.inputs
+        return np.column_stack([*self.states()[-1:], inputs.load, inputs.outdoor, inputs.solar])
 
-    def weather(self) -> FloatArray:
-        """What everybody has without any run, N × 2."""
-        return np.column_stack([self.public.inputs.outdoor, self.public.inputs.solar])
+    def without_sums(self) -> FloatArray:
+        """What the adversary has without any run: the weather, and its own agents' temperatures."""
+        inputs = self.public.inputs
+        return np.column_stack([inputs.outdoor, inputs.solar, *(colluder.series for colluder in self.colluders)])

@@ -47,6 +47,9 @@ BoolArray = NDArray[np.bool_]
 class Booking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, array_like=True):
     """One thing that the account must remember."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
 
 class Judged(Booking, frozen=True):
     """In or out on these days, for good."""
@@ -107,6 +110,9 @@ class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
 
 class Stamps(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     """A Sent that is whole: arrays by time."""
+
+    def __repr__(self) -> str:
+        return f"Stamps({len(self.time) // 8})"
 
     time: bytes = b""
     temperature: bytes = b""

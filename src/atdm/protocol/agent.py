@@ -42,7 +42,7 @@ from atdm.protocol.messages import (
 from atdm.protocol.moments import MomentsPart
 from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import Host, Own, Part
-from atdm.protocol.plan import AnyPlan, Collect, Plan
+from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.roster import Roster, check_roster, owners_of
 from atdm.protocol.rules import Rules
@@ -59,6 +59,7 @@ from atdm.protocol.store import (
     encode_snapshot,
 )  # fmt: skip
 
+ANNOUNCEMENT = 2**16  # bytes, of the flags of the rows it asks for: some 500 000 rows
 ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
 PARTS: dict[str, type[Part]] = {
     "blind": BlindPart, "moments": MomentsPart, "paper": PaperPart, "collect": CollectPart,
@@ -206,11 +207,11 @@ class Agent:
         if self.state is State.LOST:
             return ANY_MESSAGE
         if self.part is not None:
-            return self.part.largest()
+            return max(ANNOUNCEMENT, self.part.largest())
         if self.state is State.JOINED and self._announce is not None:
             days = len(plan_days(self._announce.plan))
-            return (129 + days // 8) * len(self.roster) + days
-        return 0
+            return ANNOUNCEMENT + (129 + days // 8) * len(self.roster)
+        return ANNOUNCEMENT
 
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): say on which days this agent is in."""
@@ -245,6 +246,8 @@ class Agent:
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where this agent's rules refuse the plan."""
         reason = self._reason_to_stay_out(plan)
+        if reason is not None and day_count(plan) > MOST_DAYS:
+            raise RunAborted(reason)  # too many days to answer one by one
         if reason is not None:
             return Verdict(np.zeros(len(plan_days(plan)), dtype=bool), reason)
         self._read_on(plan)

@@ -19,6 +19,7 @@ VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep 
 PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
 WEIGHTS: tuple[WeightsName, ...] = get_args(WeightsName)
 MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more
+MOST_DAYS = 36525  # of a window: a hundred years, for each of which an agent answers with a bit
 LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol
 DAY = 86400  # s, a UTC day
 LEAST_STEP = 900  # s: finer rows show single switchings, and several grids of one day show one series several times
@@ -119,6 +120,7 @@ def check_collect(plan: Collect) -> None:
     need(plan.step_seconds >= 1 and 1 <= plan.length <= MOST_ROWS,
          f"{plan.length} rows every {plan.step_seconds} s: ask for between 1 and {MOST_ROWS} rows")  # fmt: skip
     need(abs(plan.start) + plan.length * plan.step_seconds < 2**53, "rows off the calendar: ask for others")
+    need(day_count(plan) <= MOST_DAYS, f"rows over more than {MOST_DAYS} days: ask for fewer")
     need(len(plan.asked) in (0, -(-plan.length // 8)), f"{len(plan.asked)} bytes of flags for {plan.length} rows")
     check_grid(plan)
 
@@ -137,6 +139,7 @@ def check_plan(plan: Plan) -> None:
     need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
     end = abs(plan.start) + plan.length * plan.step_seconds
     need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
+    need(day_count(plan) <= MOST_DAYS, f"window of {day_count(plan)} days: give one of at most {MOST_DAYS}")
     size = parameter_count(plan.order, plan.period)
     need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     if plan.masks == "float" and plan.protocol != "paper":

@@ -13,14 +13,14 @@ def findings_table(rows: Sequence[Mapping[str, Any]], name: str) -> RenderableTy
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("protocol", "attack", "adversary"):
         table.add_column(column, no_wrap=True)
-    for column in ("recovered", "error [K]", "baseline [K]", "time [s]"):
+    for column in ("recovered", "blank", "error [K]", "baseline [K]", "time [s]"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("note", ratio=1)
     for row in rows:
-        style = "bold red" if row["recovered"] else ""
+        style = "bold red" if row["recovered"] > row["blank"] else ""
         table.add_row(
-            row["protocol"], row["attack"], row["adversary"],
-            Text(f"{row['recovered']} of {row['agents']}", style=style),
+            _protocol(row), row["attack"], row["adversary"],
+            Text(f"{row['recovered']} of {row['agents']}", style=style), str(row["blank"]),
             f"{row['rmse_c']:.2g}", f"{row['baseline_rmse_c']:.2g}", f"{row['seconds']:.1f}", row["note"],
         )  # fmt: skip
     return Group(Text(name, style="bold"), table, Text(), *_verdicts(rows), Text(LEGEND, style="dim"))
@@ -28,15 +28,20 @@ def findings_table(rows: Sequence[Mapping[str, Any]], name: str) -> RenderableTy
 
 LEGEND = (
     "Recovered: the reconstruction correlates at |r| > 0.9 with what sets the agent apart from the cluster mean. "
-    "The error is that of the recovered agents; the baseline is the best guess from load, state and weather alone."
+    "Blank: how many the same attack recovers where it is given the weather and no sum. The error is that of the "
+    "recovered agents; the baseline is the best guess from load, state and weather alone."
 )
+
+
+def _protocol(row: Mapping[str, Any]) -> str:
+    return f"{row['protocol']}, {row['weights']} weights" if row["protocol"] == "blind" else str(row["protocol"])
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]]) -> list[Text]:
     """The worst case of each protocol, by adversary."""
     worst: dict[tuple[str, str], Mapping[str, Any]] = {}
     for row in rows:
-        key = (row["protocol"], row["adversary"])
+        key = (_protocol(row), row["adversary"])
         if key not in worst or row["recovered"] > worst[key]["recovered"]:
             worst[key] = row
     lines = []

@@ -69,7 +69,7 @@ def diagram(fit: Fit) -> str:
         keeps += " and its weight"
     parties = (("aggregator", "The aggregator", "learned"), ("agents", "Each agent", "learned about the others"))
     sinks = [_party(rows, *party, collected(fit)) for party in parties]
-    if fit.cost.seconds_per_agent is None:  # deployed
+    if fit.cost.seconds_per_agent is None and fit.protocol != "plain":  # deployed
         sinks[1] = _peers_elsewhere(fit)
     return f"""
 <div class="flow" role="group" aria-label="Who learned what">

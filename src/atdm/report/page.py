@@ -243,8 +243,8 @@ def _cost(fit: Fit) -> str:
     )
     leader = "; the leader, who seals the group secret and the numbers to release, sends a little more" if led else ""
     lead = (
-        f"<p>{cost.sums} vector totals were opened for the estimation. Bytes of the whole run are those of the median "
-        f"agent times the number of agents{leader}.{shared}</p>"
+        f"<p>Totals of a whole series opened for the estimation: {cost.sums}. Bytes of the whole run are those of the "
+        f"median agent times the number of agents{leader}.{shared}</p>"
         if fit.protocol != "plain"
         else ""
     )

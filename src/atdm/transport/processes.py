@@ -11,6 +11,7 @@ import resource
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from time import perf_counter
@@ -21,12 +22,15 @@ import msgspec
 from atdm.errors import RunAborted
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.desk import Outgoing
 from atdm.transport.local import Progress, Traffic, received
 
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(tuple[int, bytes])
-_answers = msgspec.msgpack.Decoder(list[tuple[int, list[bytes], float]])
-_END = -2  # instead of a receiver
-BATCH = 64  # agents whose answers go through a pipe together
+Packet = list[tuple[int, bytes]]  # receivers and their messages; an empty one is the last
+Answers = list[tuple[int, list[bytes], float]]  # agents, their answers and the seconds they took
+_encoder = msgspec.msgpack.Encoder()
+_packets, _answers = msgspec.msgpack.Decoder(Packet), msgspec.msgpack.Decoder(Answers)
+_EVERYBODY = -1  # instead of a receiver
+BATCH = 64  # agents whose messages, or answers, go through a pipe together
 MEMORY_EVERY = 0.2  # s between two looks at how much memory is held, at least
 
 
@@ -48,7 +52,7 @@ def run(
         with Memory([worker.pid or 0 for worker in workers]) as memory:
             traffic = _carry(aggregator, pipes, shares, n, progress)
         for pipe in pipes:
-            pipe.send_bytes(_encoder.encode((_END, b"")))
+            pipe.send_bytes(_encoder.encode([]))
     except EOFError:
         raise RunAborted("a process with agents ended early: is there enough memory?") from None
     finally:
@@ -119,21 +123,23 @@ def peak_memory() -> float:
 
 
 def _serve(pipe: Connection, agents: Sequence[Agent], share: range) -> None:
-    while True:
-        to, data = _decoder.decode(pipe.recv_bytes())
-        if to == _END:
-            return
-        asked = share if to < 0 else range(to, to + 1)
-        for first in asked[::BATCH]:  # so that answers do not pile up
-            answers = []
-            for i in range(first, min(first + BATCH, asked.stop)):
+    while packet := _packets.decode(pipe.recv_bytes()):
+        if packet[0][0] == _EVERYBODY:
+            packet = [(i, packet[0][1]) for i in share]
+        for batch in _batches(packet):  # so that answers do not pile up
+            answers: Answers = []
+            for i, message in batch:
                 start = perf_counter()
-                replies = received(agents[i], data)
+                replies = received(agents[i], message)
                 answers.append((i, replies, perf_counter() - start))
             pipe.send_bytes(_encoder.encode(answers))
 
 
-def _as_they_come(waiting: dict[Connection, int]) -> Iterator[list[tuple[int, list[bytes], float]]]:
+def _batches(packet: Packet) -> list[Packet]:
+    return [packet[first : first + BATCH] for first in range(0, len(packet), BATCH)]
+
+
+def _as_they_come(waiting: dict[Connection, int]) -> Iterator[Answers]:
     """Answers of as many agents as each pipe has to give."""
     while waiting:
         for pipe in wait(list(waiting)):
@@ -143,6 +149,29 @@ def _as_they_come(waiting: dict[Connection, int]) -> Iterator[list[tuple[int, li
         waiting = {pipe: left for pipe, left in waiting.items() if left}
 
 
+def _asked(messages: Sequence[Outgoing], pipes: Sequence[Connection], shares: Sequence[range]) -> Iterator[Answers]:
+    """Send one message to everybody, or each of several to its receiver, all processes at work; give their answers."""
+    if messages[0].to is None:
+        for pipe in pipes:
+            pipe.send_bytes(_encoder.encode([(_EVERYBODY, messages[0].data)]))
+        yield from _as_they_come({pipe: len(share) for pipe, share in zip(pipes, shares, strict=True) if share})
+        return
+    own = [[(to, data) for to, data in messages if to is not None and to in share] for share in shares]
+    for packets in zip_longest(*map(_batches, own), fillvalue=[]):
+        asked = {pipe: packet for pipe, packet in zip(pipes, packets, strict=True) if packet}
+        for pipe, packet in asked.items():
+            pipe.send_bytes(_encoder.encode(packet))
+        yield from _as_they_come({pipe: len(packet) for pipe, packet in asked.items()})
+
+
+def _next(inbox: deque[Outgoing]) -> list[Outgoing]:
+    """The next message to everybody, or all that come before it."""
+    messages = [inbox.popleft()]
+    while messages[0].to is not None and inbox and inbox[0].to is not None:
+        messages.append(inbox.popleft())
+    return messages
+
+
 def _carry(
     aggregator: Aggregator, pipes: list[Connection], shares: list[range], agents: int, progress: Progress | None
 ) -> Traffic:
@@ -150,15 +179,13 @@ def _carry(
     began = perf_counter()
     inbox = deque(aggregator.start())
     while inbox:
-        to, data = inbox.popleft()
-        packet = _encoder.encode((-1 if to is None else to, data))
-        asked = [(p, len(s) if to is None else 1) for p, s in zip(pipes, shares, strict=True) if to is None or to in s]
-        for pipe, _ in asked:
-            pipe.send_bytes(packet)
-        keys_made = aggregator.state is State.RUNNING and traffic.setup_seconds == 0.0
-        for answers in _as_they_come(dict(asked)):
-            for i, replies, spent in answers:
+        messages = _next(inbox)
+        for to, data in messages:
+            for i in range(agents) if to is None else (to,):
                 traffic.bytes_down[i] += len(data)
+        keys_made = aggregator.state is State.RUNNING and traffic.setup_seconds == 0.0
+        for answers in _asked(messages, pipes, shares):
+            for i, replies, spent in answers:
                 traffic.seconds[i] += spent
                 for reply in replies:
                     traffic.messages_up[i] += 1

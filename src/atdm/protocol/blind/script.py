@@ -126,7 +126,7 @@ class BlindPart(Part):
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
         scale, best, done = first_scale(agents, plan.ridge), np.inf, False
         most = plan.totals_for(owners_of(self.session.run.members))
-        while not done and len(span) < most:
+        while not done and scale > 0 and len(span) < most:
             found = self._once(look, span, plan.tolerance, ladder.rungs())
             p, values = step_values(found, own, self.parts, x, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
