@@ -15,9 +15,10 @@ from time import perf_counter
 from typing import Any
 
 from atdm.data import Cluster, read_cluster
+from atdm.kernel.design import Design
 from atdm.kernel.span import Span
-from atdm.protocol import account
 from atdm.protocol.blind import direction, script, veil
+from atdm.protocol.part import Own
 from atdm.protocol.session import Session
 from atdm.protocol.sums import Layout
 from atdm.run import fit
@@ -28,15 +29,14 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another
     "opening totals: veil, check words, range, count": ((veil.Veil, "unwrap"),),
     "check words and veil of what is sent": ((veil.Veil, "_authenticated"),),
     "encoding": ((Layout, "encode"),),
-    "design, span, own lags": ((script.BlindPart, "_public"), (direction.OwnSeries, "build")),
+    "design, own lags": ((Design, "build"), (direction.OwnSeries, "build")),
     "adding a total to the span": ((Span, "add"),),
     "descent for the next direction": ((script, "look"),),
     "own words of a step": ((script, "step_values"), (script, "signs_values")),
     "verifying the release": ((script, "verify"),),
     "words and hash of the release": ((script, "released_words"), (script, "vouched")),
-    "own readings, and rows that are lacking": ((script.BlindPart, "_lacking"), (script.BlindPart, "_own_readings")),
+    "own readings as they are sent": ((Own, "sendable"),),
     "settling days, booking": ((script.BlindPart, "_settle"), (script.BlindPart, "_book")),
-    "written down": ((account.Account, "booked"),),
 }
 
 

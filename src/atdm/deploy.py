@@ -395,8 +395,8 @@ async def _collect_and_fit(conduct: Callable[..., "Conductor"], plan: Plan) -> D
             while True:
                 async with conductor.hub:
                     role, ended = await conductor.carry()
-                left = rows.take(role, rows_of_plan(plan))
-                if left is None:
+                left, last = rows.take(role, rows_of_plan(plan)), conductor
+                if left is None or conductor.stopped:
                     break
                 conductor.say(f"{len(rows.time)} rows collected; going on with the days of another company")
                 conductor = conduct(left, expected=conductor.hub.present)
@@ -405,9 +405,9 @@ async def _collect_and_fit(conduct: Callable[..., "Conductor"], plan: Plan) -> D
                 conductor.report(Aborted(str(error), stopped=conductor.stopped))
                 raise
             conductor.say(f"the rest of the window was not collected: {error}")
-    fit = rows.fit(plan, conductor, role, ended)
-    conductor.report(finished(fit))
-    return Deployed(fit, tuple(np.diff(conductor.posted[SETUP_POSTS:]).tolist()))
+    fit = rows.fit(plan, last, role, ended)
+    last.report(finished(fit))
+    return Deployed(fit, tuple(np.diff(last.posted[SETUP_POSTS:]).tolist()))
 
 
 @dataclass(slots=True)
@@ -510,8 +510,10 @@ class Conductor:
             if role.state is not State.DONE:  # what was released is released once: it is kept
                 await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await self._farewell(role)
+        except asyncio.CancelledError:
+            self.stopped = True
         if role.state is not State.DONE:
             raise RunAborted(role.reasons[0] if role.reasons else "the run ended without a result")
         return role, ended
@@ -631,9 +633,9 @@ class Conductor:
         self._settled = True
 
     async def _farewell(self, role: Aggregator) -> None:
-        """Stay until everybody in the run heard the end, but not long."""
+        """Stay until everybody in the run, or until it began everybody present, heard the end, but not long."""
         end = time.monotonic() + FAREWELL
-        company = {member.identity for member in role.members}
+        company = {m.identity for m in role.members if role.run is not None or m.identity.hex() in self.hub.present}
         others = {i for i, member in enumerate(self.roster.members) if member.identity not in company}
         with contextlib.suppress(TimeoutError, PeerError, RunAborted):
             while set(self.hub.silent()) - others and (left := end - time.monotonic()) > 0:

@@ -286,6 +286,22 @@ def test_an_aggregator_that_is_told_to_stop_tells_everybody(theatre, monkeypatch
         assert asyncio.run(stop_it()) == ["aborted"] * (AGENTS - 1)
 
 
+def test_a_stop_that_meets_an_answer_is_not_lost(theatre):
+    async def meet(steps: int):
+        async with theatre.conducting("tls://127.0.0.1:1") as conductor:
+            waiting = asyncio.create_task(conductor.hub.next_answers(5.0))
+            await asyncio.sleep(0)
+            conductor.hub._answers.put_nowait((0, 0, []))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            in_time = waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            return in_time, waiting.cancelled()
+
+    met = [asyncio.run(meet(steps)) for steps in range(4)]
+    assert set(met) == {(True, True), (False, False)}
+
+
 @pytest.mark.parametrize("when", ["sending", "farewell"])
 def test_what_was_released_is_kept_by_an_aggregator_that_is_told_to_stop(fresh, when, monkeypatch):
     """Asking again is possible a few times only."""
@@ -459,6 +475,32 @@ def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
         }  # fmt: skip
         assert {d - start for d in fleet.record.lost} == {5, 6}
     assert second.as_dict()["released"] == first.as_dict()["released"]
+
+
+@pytest.mark.parametrize("why", ["too few homes are left", "told to stop"])
+def test_what_was_shown_before_collecting_ended_is_fitted(tmp_path, why, monkeypatch):
+    """Two of four homes are without readings from day 10 on; or the aggregator is told to stop there."""
+    theatre, said, farewell = Theatre(tmp_path, weights="equal", rules=EXACT), [], Conductor._farewell
+    gone = theatre.stage.names[: 2 if why == "too few homes are left" else 1]
+    for name in gone:
+        theatre.forget(name, np.arange(10 * ROWS_A_DAY, ROWS))
+
+    async def stop_then(self, role):
+        asyncio.current_task().cancel()  # as SIGTERM does
+        await farewell(self, role)
+
+    async def run():
+        async with theatre.agents(server.url):
+            return await theatre.aggregate(server.url, said.append)
+
+    if why == "told to stop":
+        monkeypatch.setattr(Conductor, "_farewell", stop_then)
+    with theatre.stage.server() as server:
+        found = asyncio.run(run()).fit
+    shown = slice(0, 10 * ROWS_A_DAY)
+    np.testing.assert_allclose(found.state, theatre.cluster.temperature[shown].mean(axis=1), atol=1e-9)
+    assert found.agents == AGENTS and found.cost.rounds == 3 and found.cost.seconds >= 0
+    assert any(text.startswith("the rest of the window was not collected") for text in said) is (len(gone) == 2)
 
 
 @pytest.mark.parametrize("weights", ["equal", "fitted"])

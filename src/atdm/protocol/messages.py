@@ -127,14 +127,15 @@ class Masked(Message, frozen=True):
 
 
 class Release(Message, frozen=True):
-    """An agent's masked words of the release, and its word for the numbers that will open: a hash under its signature,
-    not summed, because whatever is summed can be corrected by one liar."""
+    """An agent's masked part of the key to the leader's box, and its word for the numbers in it: a hash under its
+    signature, not summed, because whatever is summed can be corrected by one liar."""
 
     run: bytes
     step: int
     words: bytes
     hash: bytes
     signature: bytes
+    box: bytes = b""  # the leader's: the released numbers, h and s
 
 
 class Consent(Message, frozen=True):

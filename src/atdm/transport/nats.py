@@ -345,7 +345,8 @@ class Hub:
             self._check()
             await self._call()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), min(CALL_EVERY, max(0.0, end - clock.time())))
+                async with asyncio.timeout(min(CALL_EVERY, max(0.0, end - clock.time()))):
+                    await self._news.wait()
             self._news.clear()
             if (there := len(wanted & self.present)) != before:
                 progress(there)
@@ -373,7 +374,8 @@ class Hub:
         """(agent, slot, answers) as they come in; TimeoutError after so long without any."""
         if self._answers.empty():
             self._check()
-        return await asyncio.wait_for(self._answers.get(), seconds)
+        async with asyncio.timeout(seconds):  # wait_for would lose a cancellation that meets an answer
+            return await self._answers.get()
 
     def accept(self, agent: int, answers: Sequence[bytes]) -> None:
         """Count what was taken."""

@@ -4,8 +4,8 @@ opens to it, and it takes that only if every agent vouches for the same words.""
 from atdm.crypto import ring
 from atdm.crypto.keys import digest, verify
 from atdm.errors import PeerError, RunAborted
-from atdm.protocol.blind.layouts import number_count, open_layout, release_layout
-from atdm.protocol.blind.release import sealed_size, unpack_release, vouched
+from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
+from atdm.protocol.blind.release import open_release, sealed_size, unpack_release, vouched
 from atdm.protocol.blind.veil import next_context
 from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
 from atdm.protocol.ledger import Notebook
@@ -22,6 +22,7 @@ class BlindDesk(Desk):
         super().__init__(run, weather, notebook)
         self._pile = Pile(run.agents, 0)
         self._secrets = self._seal = False
+        self._box = b""  # of the leader, until its key opens
         self._vouched: dict[int, bytes] = {}
         self._context = digest("blind context", run.id)
         self._sums = 0
@@ -78,19 +79,19 @@ class BlindDesk(Desk):
         verify(self.run.members[sender].identity, message.signature, "vouch", VERSION, message.hash)
         complete = self._pile.add(sender, message.step, "release", message.words)
         self._vouched[sender] = message.hash
+        if sender == 0:
+            self._box = message.box
         return self._open() if complete else []
 
     def _open(self) -> list[Outgoing]:
-        plan, total = self.run.plan, self._pile.total
-        rows = (len(total) - release_layout(plan, 0).words) // 2
-        layout = release_layout(plan, rows)
-        if len(total) != layout.words:
-            raise RunAborted("the release has an impossible length")
         try:
-            values = layout.decode(total, self.run.agents)["release"]
+            if len(self._pile.total) != RELEASE.words:
+                raise PeerError("a key of an impossible length")
+            key = RELEASE.decode(self._pile.total, self.run.agents)["key"].astype("<f8").tobytes()
+            values = open_release(key, self._box, self.run.id)
             if set(self._vouched.values()) != {vouched(self.run.id, self._context, values)}:
                 raise PeerError("not every agent vouches for these numbers")
-            released = unpack_release(plan, values)
+            released = unpack_release(self.run.plan, values)
         except (PeerError, ValueError, IndexError, OverflowError):
             raise RunAborted(
                 "the release does not open to numbers that every agent vouches for: a participant altered it, or was "

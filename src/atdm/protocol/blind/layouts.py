@@ -5,6 +5,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atdm.crypto.ring import FloatArray
 from atdm.kernel.design import parameter_count
@@ -24,8 +25,30 @@ SINGLE = ("ridge", "rss", "residual", "iterations", "status")
 
 
 @lru_cache(maxsize=2)  # it may be long
-def rows_layout(rows: int) -> Layout:
-    return Layout((Block("missing", rows, 0, 1.0),))
+def rows_layout(agents: int, rows: int) -> Layout:
+    """Counts of agents that lack a row, several to a word."""
+    bits, each = count_bits(agents)
+    return Layout((Block("missing", -(-rows // each), 0, float(sum(1 << bits * i for i in range(each)))),))
+
+
+def count_bits(agents: int) -> tuple[int, int]:
+    """Bits of a count of agents, and how many counts fit a word of the budget."""
+    bits = agents.bit_length()
+    return bits, BLIND_BUDGET // bits
+
+
+def pack_flags(flags: NDArray[np.bool_], agents: int) -> FloatArray:
+    """One agent's flags as words whose sum is the counts."""
+    bits, each = count_bits(agents)
+    padded = np.zeros(-(-len(flags) // each) * each)
+    padded[: len(flags)] = flags
+    return padded.reshape(-1, each) @ (2.0 ** (bits * np.arange(each)))  # below 2^48: exact
+
+
+def unpack_counts(words: FloatArray, agents: int, count: int) -> FloatArray:
+    bits, each = count_bits(agents)
+    parts = words.astype(np.int64)[:, None] >> bits * np.arange(each) & (1 << bits) - 1
+    return parts.ravel()[:count].astype(float)
 
 
 @lru_cache(maxsize=4)
@@ -69,10 +92,7 @@ def number_count(plan: Plan) -> int:
     return parameter_count(plan.order, plan.period) + len(METRICS) + len(SINGLE)
 
 
-@lru_cache(maxsize=4)
-def release_layout(plan: Plan, rows: int) -> Layout:
-    """The released numbers, which rows were kept, h, s, the salt: the leader's words; zeros from the others."""
-    return Layout((Block("release", number_count(plan) + bitmap_words(plan.length) + 2 * rows + SALT_WORDS, RAW),))
+RELEASE = Layout((Block("key", 4, RAW),))  # of the leader's box; zeros from the others: it opens if all send their part
 
 
 def bitmap_words(length: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atdm.crypto.keys import digest
+from atdm.crypto.keys import digest, open_sealed, seal
 from atdm.crypto.ring import UInt64Array
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
@@ -135,6 +135,18 @@ def released_words(
     flags[(kept - plan.start) // plan.step_seconds] = True
     bitmap: UInt64Array = np.packbits(flags, bitorder="little").view("<u8").astype(np.uint64)
     return np.concatenate([sealed.numbers, bitmap.view(np.float64), load, state, sealed.salt])
+
+
+def seal_release(key: bytes, words: FloatArray, run: bytes) -> bytes:
+    """The leader's box, for whoever gets the key: the aggregator, once every agent has sent its part of that."""
+    return seal(key, words.astype("<f8").tobytes(), run, purpose="release", sender="leader", receiver="aggregator")
+
+
+def open_release(key: bytes, box: bytes, run: bytes) -> FloatArray:
+    data = open_sealed(key, box, run, purpose="release", sender="leader", receiver="aggregator")
+    if len(data) % 8:
+        raise PeerError("the release has half a word")
+    return np.frombuffer(data, dtype="<f8").astype(np.float64)
 
 
 def vouched(run: bytes, context: bytes, words: FloatArray) -> bytes:

@@ -5,7 +5,8 @@
     step     the next total Σ p_i x_i, and what the span before it says   │ chained in one context
     signs    residual and negative weights in the final span              ┘
     seal     the leader's numbers, for the other agents
-    release  the model, h and s: opens to the aggregator if every agent sends its part, and vouches for it
+    release  the key to the leader's box with the model, h and s: opens to the aggregator if every agent sends its part,
+             and vouches for what is in it
 
 Rule 1: what a run decides follows from opened sums alone; an agent's own numbers enter nothing but its own words.
 Rule 2: nothing an agent does, but for the words it sends, depends on its temperatures once a run is open: what is
@@ -36,12 +37,21 @@ from atdm.protocol.blind.direction import (
     signs_values,
     step_values,
 )  # fmt: skip
-from atdm.protocol.blind.layouts import open_layout, release_layout, rows_layout, signs_layout, step_layout
+from atdm.protocol.blind.layouts import (
+    RELEASE,
+    open_layout,
+    pack_flags,
+    rows_layout,
+    signs_layout,
+    step_layout,
+    unpack_counts,
+)  # fmt: skip
 from atdm.protocol.blind.release import (
     Sealed,
     estimate_of,
     numbers_of,
     released_words,
+    seal_release,
     sealed_size,
     unpack_sealed,
     verify,
@@ -113,8 +123,8 @@ class BlindPart(Part):
         plan, agents = self.plan, self.agents
         rows, readings = self.session.run.rows(), self.own.sendable(self.session.run)
         lacking = positions(readings.time, rows) < 0
-        missing = (yield Ask("rows", rows_layout(len(rows)), {"missing": lacking.astype(float)}))["missing"]
-        readings = self._settle(rows, readings, missing)
+        opened = yield Ask("rows", rows_layout(agents, len(rows)), {"missing": pack_flags(lacking, agents)})
+        readings = self._settle(rows, readings, unpack_counts(opened["missing"], agents, len(rows)))
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
@@ -165,7 +175,7 @@ class BlindPart(Part):
         self._weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
-        yield Ask("release", release_layout(plan, len(self.kept)), {"release": words}, "release")
+        yield Ask("release", RELEASE, {"words": words}, "release")
 
     # Before the first reading leaves
 
@@ -291,15 +301,21 @@ class BlindPart(Part):
             return []
         if ask.kind is not None:
             self._book(ask.phase, ask.kind)
-        run, release = self.session.run.id, ask.phase == "release"
-        context = self._veil.context
-        values = {} if release and not self.session.leads else ask.values
-        words = self._veil.wrap(ask.phase, ask.layout, values, veiled=not release)
-        if not release:
-            return [Masked(run=run, step=self.step, phase=ask.phase, words=words)]
-        hashed = vouched(run, context, ask.values["release"])
-        signature = self.own.identity.sign("vouch", VERSION, hashed)
-        return [*self._first, Release(run=run, step=self.step, words=words, hash=hashed, signature=signature)]
+        if ask.phase == "release":
+            return self._release(ask.values["words"])
+        words = self._veil.wrap(ask.phase, ask.layout, ask.values)
+        return [Masked(run=self.session.run.id, step=self.step, phase=ask.phase, words=words)]
+
+    def _release(self, released: FloatArray) -> list[Message]:
+        """Consent: this agent's part of the sum that opens the leader's box, and its word for what is in it."""
+        run, hashed = self.session.run.id, vouched(self.session.run.id, self._veil.context, released)
+        signature, box, key = self.own.identity.sign("vouch", VERSION, hashed), b"", {}
+        if self.session.leads:
+            secret = derive(self.session.seed, "release key")
+            box, key = seal_release(secret, released, run), {"key": np.frombuffer(secret, dtype="<f8")}
+        words = self._veil.wrap("release", RELEASE, key, veiled=False)
+        message = Release(run=run, step=self.step, words=words, hash=hashed, signature=signature, box=box)
+        return [*self._first, message]
 
     def _book(self, phase: str, kind: Kind) -> None:
         account, question = self.own.memory.account, digest("question", self.question, phase)
