@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 import atdm
 from atdm import cli
@@ -45,12 +48,32 @@ def test_fit_prints_one_json_object_with_the_contracts_keys(files, monkeypatch, 
     code, out, _ = run(monkeypatch, capsys, "fit", *files, "--order", 1, "--ridge", 5, "--json")
     document = json.loads(out)
     assert code == 0
-    assert {"protocol", "agents", "iterations", "status", "converged", "ridge", "rss", "model", "metrics", "ledger",
-            "cost"} <= set(document)  # fmt: skip
+    assert {"protocol", "weighting", "agents", "iterations", "status", "converged", "ridge", "rss", "model", "metrics",
+            "ledger", "cost", "excess", "out"} <= set(document)  # fmt: skip
     assert set(document["model"]) == {"alpha", "beta", "gamma", "theta", "occupancy"}
     assert {"rounds", "sums", "bytes_up_per_agent", "bytes_down_per_agent", "seconds_per_agent", "seconds_aggregator",
             "setup_seconds", "seconds"} <= set(document["cost"])  # fmt: skip
-    assert document["protocol"] == "blind" and document["agents"] == 12
+    assert document["protocol"] == "blind" and document["agents"] == 12 and document["out"] == {}
+
+
+@pytest.mark.parametrize("weights", ["fitted", "equal"])
+def test_a_private_fit_is_that_of_plain_under_the_same_weights(files, monkeypatch, capsys, weights):
+    words = ["--order", 1, "--ridge", 20, "--weights", weights, "--dither", 0, "--json"]
+    found = [json.loads(run(monkeypatch, capsys, "fit", *files, "--protocol", protocol, *words)[1])
+             for protocol in ("blind", "plain")]  # fmt: skip
+    assert [document["weighting"] for document in found] == [weights] * 2
+    alphas, scores = ([of(d) for d in found] for of in (alpha_of, r2_of))
+    np.testing.assert_allclose(*alphas, atol=1e-7 if weights == "equal" else 5e-3)
+    assert abs(scores[0] - scores[1]) < (1e-6 if weights == "equal" else 6e-3)
+    assert found[0]["cost"]["rounds"] <= (10 if weights == "fitted" else 4)
+
+
+def alpha_of(document: dict) -> list[float]:
+    return document["model"]["alpha"]
+
+
+def r2_of(document: dict) -> float:
+    return document["metrics"]["test"]["free_run"]["r2"]
 
 
 def test_fit_writes_a_folder_that_a_model_can_be_loaded_from(files, tmp_path, monkeypatch, capsys):
@@ -68,8 +91,11 @@ def test_fit_writes_a_folder_that_a_model_can_be_loaded_from(files, tmp_path, mo
 @pytest.mark.parametrize("words, code, says", [
     (["--order", "0"], 2, "order"), (["--ridge", "-1"], 2, "ridge"), (["--train", "1.5"], 2, "train"),
     (["--season", "7h"], 2, "season"), (["--protocol", "secret"], 2, "secret"), (["--by", "street"], 2, "street"),
-    (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--season", "4w"], 1, "season"),
-    (["--season", "4w", "--protocol", "plain"], 2, "rows"),
+    (["--timezone", "Mars/Base"], 2, "Mars/Base"), (["--season", "4w"], 2, "season"),
+    (["--season", "7d"], 2, "season of 24 h"), (["--season", "4w", "--protocol", "plain"], 2, "rows"),
+    (["--weights", "own"], 2, "own"), (["--weights", "equal", "--protocol", "moments"], 2, "plain and blind"),
+    (["--nonnegative", "exact"], 2, "exact"), (["--minimum-norm"], 2, "collinear"),
+    (["--order", "4", "--train", "0.5"], 1, "too few rows for the model"),
 ])  # fmt: skip
 def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
     words, code, says, files, tmp_path, monkeypatch, capsys
@@ -104,7 +130,9 @@ def test_buildings_as_agents(files, monkeypatch, capsys):
 def test_compare_has_a_row_for_every_protocol(files, monkeypatch, capsys):
     code, out, _ = run(monkeypatch, capsys, "compare", *files, "--order", 1, "--ridge", 5, "--json")
     rows = {row["protocol"]: row for row in json.loads(out)["rows"]}
-    assert code == 0 and set(rows) == {"plain", "paper", "moments", "blind", "blind, no dither"}
+    assert code == 0 and set(rows) == {
+        "plain", "paper", "moments", "blind", "blind, no dither", "plain, equal weights", "blind, equal weights",
+    }  # fmt: skip
     assert rows["paper"]["coefficients_apart"] < 1e-6 and rows["moments"]["coefficients_apart"] < 1e-6
     assert rows["blind"]["aggregator_learned"].startswith("load total 160, state 160, coefficients")
 
@@ -123,16 +151,47 @@ def test_version_and_help_need_no_extras():
     blocked = ["matplotlib", "sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
     program = (
         "import sys\n"
-        f"class Block:\n    def find_spec(self, name, path=None, target=None):\n"
+        "class Block:\n    def find_spec(self, name, path=None, target=None):\n"
         f"        if name.split('.')[0] in {blocked!r}: raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Block())\n"
         "from atdm.cli import main\n"
-        "main()\n"
+        "for words in (['--version'], ['--help'], ['fit', '--help'], ['account', '--help']):\n"
+        "    sys.argv = ['atdm', *words]\n"
+        "    try: main()\n"
+        "    except SystemExit as ended: assert not ended.code, words\n"
     )
-    for words in (["--version"], ["--help"], ["fit", "--help"]):
-        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert "atdm" in done.stdout
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"atdm {atdm.__version__}") and done.stdout.count("Usage: ") == 3
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_of_every_command_says_what_it_is_for(words, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, *words, "--help")
+    assert code == 0 and "Usage: " in out
+    command = COMMANDS[words]
+    assert command.help and all(option.help for option in command.params)
+
+
+def test_only_simulations_fit_weights_unless_told_to():
+    """Equal weights have the stronger claim; fitted ones are what the paper is about."""
+    defaults = {" ".join(words): {option.name: option.default for option in command.params}.get("weights", "none")
+                for words, command in COMMANDS.items()}  # fmt: skip
+    assert {name: default and str(default) for name, default in defaults.items() if default != "none"} == {
+        "fit": "fitted", "select": "fitted",
+        "agent": "equal", "aggregator": "equal", "rehearse": "equal", "observe": None,
+    }  # fmt: skip
 
 
 def test_json_has_no_nan(files, monkeypatch, capsys):
@@ -140,14 +199,15 @@ def test_json_has_no_nan(files, monkeypatch, capsys):
     assert "NaN" not in out and np.isfinite(json.loads(out)["rss"])
 
 
-def test_a_refit_from_its_state_folder_writes_results_though_no_row_is_shown(files, tmp_path, monkeypatch, capsys):
+def test_a_fit_from_its_state_folder_can_be_repeated_and_not_varied(files, tmp_path, monkeypatch, capsys):
+    """One model is released over a day; the same question gets the same answer."""
     options = ["--order", 1, "--state", tmp_path / "state"]
-    _, out, _ = run(monkeypatch, capsys, "fit", *files, *options, "--json")
-    first = json.loads(out)["model"]["alpha"]
-    code, out, _ = run(monkeypatch, capsys, "fit", *files, *options, "-o", tmp_path / "out")
-    assert code == 0 and "0 rows" in out and "released by an earlier fit" in out
-    assert len((tmp_path / "out" / "series.csv").read_text().splitlines()) == 1  # the header
-    np.testing.assert_allclose(atdm.Model.load(tmp_path / "out" / "model.json").alpha, first, atol=1e-5)
+    found = [json.loads(run(monkeypatch, capsys, "fit", *files, *options, "--json")[1]) for _ in range(2)]
+    assert found[0]["model"] == found[1]["model"] and found[0]["metrics"] == found[1]["metrics"]
+    for other in (["--ridge", 90], ["--weights", "equal"]):
+        code, out, err = run(monkeypatch, capsys, "fit", *files, *options, *other, "-o", tmp_path / "out")
+        assert code == 1 and out == "" and "a day of the window" in err and len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture
@@ -168,15 +228,34 @@ def test_observe_asks_for_nothing_it_could_not_write_down(monkeypatch, capsys, m
     assert code == 2 and "cannot write" in err and not list(model.parent.glob("*.partial"))
 
 
+def test_observe_asks_for_nothing_beside_a_table_that_it_cannot_read(monkeypatch, capsys, model):
+    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    target = model.with_name("observed.csv")
+    target.write_text("time,load_kw\n2024-01-01T00:00Z,1.0\n")
+    code, _, err = observe(monkeypatch, capsys, model)
+    assert code == 1 and "observed.csv" in err and len(err.strip().splitlines()) == 1
+    assert target.read_text().endswith("1.0\n")
+
+
+def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
+    seen = []
+    monkeypatch.setattr(cli, "observe_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
+    row = "time,aggregate_temp_c,load_kw,agents\n2024-01-01T00:00Z,19.0,1.0,12\n"
+    model.with_name("observed.csv").write_text(row)
+    assert observe(monkeypatch, capsys, model, "--weights", "equal", "--patience", "2h")[0] == 0
+    assert list(seen[0].known()) == [pd.Timestamp("2024-01-01T00:00Z")]
+    assert (seen[0].weights, seen[0].patience, seen[0].follow) == ("equal", 7200.0, False)
+
+
 def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys, model):
-    """A row is released once for ever."""
+    """A row is shown a few times only."""
     time = pd.date_range("2024-01-01", periods=2, freq="30min", tz="UTC", name="time")
     table = pd.DataFrame({"aggregate_temp_c": [19.0, 19.1], "load_kw": [1.0, 2.0]}, index=time)
     target = model.with_name("observed.csv")
 
     def observe_rows(post, model, say, keep, seeing):
         target.mkdir()
-        keep(atdm.Observation(table=table, asked=2, ledger=[]))
+        keep(atdm.Observation(table=table, asked=2, ledger=[], out={}))
 
     monkeypatch.setattr(cli, "observe_rows", observe_rows)
     code, out, err = observe(monkeypatch, capsys, model)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from atdm import cli
-from atdm.protocol.blind import Phase
+from atdm.protocol.collect import Phase
 from atdm.protocol.ledger import What
 from atdm.report.learned import MEANING
 
@@ -81,11 +81,12 @@ def test_figures_are_current() -> None:
         assert (DOCS / "figures" / name).read_text(encoding="utf-8") == content, "run python tools/flow_figure.py"
 
 
-def test_the_specification_has_every_sum_of_blind_and_its_figure() -> None:
+def test_the_specification_has_every_message_of_blind_and_its_figure() -> None:
     spec = (DOCS / "spec.md").read_text(encoding="utf-8")
-    assert [m.phase for m in load("flow_figure").MESSAGES] == [str(phase) for phase in Phase]
-    for phase in Phase:
-        assert f" {phase}\n" in spec and f"figures/blind-{phase}.svg" in spec
+    phases = [*load("state_diagrams").NEXT_PHASE, *map(str, Phase)]
+    assert [m.phase for m in load("flow_figure").MESSAGES] == phases
+    for phase in phases:
+        assert f"figures/blind-{phase}.svg" in spec and re.search(rf"^### .*\b{phase}\b", spec, re.M), phase
 
 
 def test_the_report_has_words_for_everything_the_ledger_can_hold() -> None:
@@ -93,20 +94,57 @@ def test_the_report_has_words_for_everything_the_ledger_can_hold() -> None:
 
 
 def test_numbers_of_the_specification_are_those_of_the_code() -> None:
+    from atdm.crypto.graph import SIGMA
     from atdm.crypto.ring import CHECK_WORDS
-    from atdm.protocol import blind, release, rules
-    from atdm.protocol.roster import COHORT_OWNERS
+    from atdm.protocol import account, plan, rules
+    from atdm.protocol.blind import direction, layouts, release, script
 
     spec = (DOCS / "spec.md").read_text(encoding="utf-8")
     own = rules.Rules()
     for words in (
-        f"the {CHECK_WORDS} check words", f"| {blind.BASIS_BITS}, no more |", f"| {blind.SCALAR_BITS} |",
-        f"{blind.LOOK_AHEAD + 2} under `nonnegative", f"at most {blind.MOST_TRIES} times",
-        f"leverage of {own.leverage}", f"min((K − c)/3, {own.totals}) totals", f"at least {own.least_agents} agents",
-        f"at least {COHORT_OWNERS} owners",
-        "1e-9 relative" if blind.VERIFY == 1e-9 else "?", f"{len(release.METRICS)} metrics",
+        f"the {CHECK_WORDS} check words", f"| {layouts.TOTAL_BITS}, no more;",
+        f"| {layouts.SQUARE_BITS}, (2¹⁴ − 1)/K |",
+        f"| {len(layouts.LADDER)} under `nonnegative", f"j = −{-layouts.LADDER[0]} … {layouts.LADDER[-1]}",
+        f"{direction.CONTRACTION} √Σ raw²", f"passes {script.ILL_CONDITIONED:.0e}".replace("e+06", "e6"),
+        f"min(⌊(owners − c)/{own.agents_per_total}⌋, {own.totals})",
+        f"{release.VERIFY:.0e} relative".replace("e-09", "e-9"),
+        f"| {plan.MOST_SIGNS} `signs` |", f"| {account.BLOCK} days (UTC day number div {account.BLOCK}) |",
+        f"| {account.HOLE // 3600} h |", f"| {account.MOST_ASKINGS} times in all |",
+        f"| {account.FITTED_DAYS} of any {account.OF_DAYS} days; {own.days_after_fit} days |",
+        f"| `least_agents` | {own.least_agents} |", f"| `day_share` | {own.day_share} |", f"| `clip` | {own.clip:g} |",
+        f"| `weights` | `{own.weights}` |", f"| `rows_per_parameter` | {own.rows_per_parameter:g} |",
+        f"| `version` | {plan.VERSION} |", f"| metrics | {len(layouts.METRICS)} |",
+        f"a step of at least {plan.LEAST_STEP // 60} min", "a chance of 2⁻⁸⁰" if SIGMA == 80 else "?",
     ):  # fmt: skip
         assert words in spec, words
+
+
+def test_every_rule_of_an_agent_is_in_the_specification() -> None:
+    from dataclasses import fields
+
+    from atdm.protocol.rules import Rules
+
+    spec = (DOCS / "spec.md").read_text(encoding="utf-8")
+    section = spec[spec.index("## 8. Agents' rules") : spec.index("## 9. ")]
+    for field in fields(Rules):
+        assert f"`{field.name}`" in section, field.name
+
+
+def test_every_message_and_field_is_in_the_specification() -> None:
+    import msgspec
+
+    from atdm.protocol.messages import ToAgent, ToAggregator
+    from atdm.protocol.plan import Collect, Plan
+    from atdm.protocol.roster import Member, Roster
+
+    spec = (DOCS / "spec.md").read_text(encoding="utf-8")
+    section = spec[spec.index("## 3. Parties") : spec.index("## 4. ")]
+    messages = {*ToAgent.__args__, *ToAggregator.__args__}  # type: ignore[attr-defined]
+    for kind in messages:
+        assert f"`{kind.__name__}`" in section, kind.__name__
+    for kind in (*messages, Plan, Collect, Roster, Member):
+        for field in msgspec.structs.fields(kind):
+            assert f"`{field.name}`" in section, f"{kind.__name__}.{field.name}"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -32,7 +32,7 @@ stroke: #4fa8f5; } .agg { fill: #20262d; stroke: #a3afbb; } .go { stroke: #4fa8f
 
 @dataclass(frozen=True)
 class Message:
-    """One sum of `blind` as the figures show it; the names are those of protocol/blind.py."""
+    """One message of `blind` as the figures show it; the names are those of its phases."""
 
     phase: str
     sends: tuple[str, ...]  # what an agent puts in, before check words, veil and masks
@@ -44,22 +44,22 @@ class Message:
 MESSAGES = (
     Message("secret", ("leader: the group secret g, sealed", "for each agent under their pair key"), "each agent",
             ("the group secret g, from its own box",)),
-    Message("rows", ("1 for each row it lacks, 1 for each released", "before; a hash of the totals it has stored"),
-            "agents", ("how many lack or released each row", "whether all have the same totals stored")),
-    Message("load", ("its load h_i, row by row", "1 for each stored direction it refuses"), "agents",
-            ("the load total h = Σ h_i", "how many refuse each stored direction")),
-    Message("extend", ("q_ik · x_i of stored directions k, on the", "rows that were not in them yet"), "agents",
-            ("the stored totals V on the new rows",)),
-    Message("flags", ("refused? limited?", "its part of Qᵀp and pᵀp"), "agents",
-            ("how many refuse or hold back", "the direction's inner products")),
-    Message("basis", ("q_ik · x_i: 16 fractional bits, dithered", "q_ik and its part of the Gram row"), "agents",
-            ("one total V_k = Σ q_ik x_i", "Σ q_ik and the Gram row")),
-    Message("scalars", ("squares of its residual, inner products,", "signs of its weight; leader: α, c"), "agents",
-            ("the solver's residual", "the count of negative weights, α and c")),
-    Message("choice", ("leader: every candidate's errors, and", "which one they speak for; others: zeros"), "agents",
-            ("the choice; the errors must be those", "each of them finds in the totals")),
-    Message("release", ("leader: model, h, s …; others: zeros", "no veil: consent is taking part"), "aggregator",
-            ("α, β, γ, θ, occupancy, metrics", "h and s, rows never released before"), released=True),
+    Message("rows", ("1 for each row it lacks",), "agents", ("how many lack each row",)),
+    Message("open", ("its load h_i, row by row", "x_i/√K: 16 fractional bits, dithered"), "agents",
+            ("the load total h = Σ h_i", "the first total V_0 = Σ x_i/√K")),
+    Message("step", ("p_i · x_i: 16 fractional bits, dithered", "its Gram row, its residual, signs"), "agents",
+            ("the next total V_k = Σ p_i x_i", "Gram row, residual, negative weights")),
+    Message("signs", ("the square of its residual, the sign of", "its weight at several ridges"), "agents",
+            ("the residual of the final span", "the count of negative weights")),
+    Message("seal", ("leader: the model, c and a salt, sealed", "under a key of the group"), "other agents",
+            ("the numbers, which each works out", "again from the totals it opened")),
+    Message("release", ("leader: the key to its box; others: zeros;", "each: a signature on what is in the box"),
+            "aggregator", ("the key, and so model, metrics, h and s;", "taken only if all signatures agree"),
+            released=True),
+    Message("offer", ("0 for each row it can give, a random", "word for each it cannot"), "aggregator and agents",
+            ("which rows everybody can give",), released=True),
+    Message("show", ("x_i and h_i on the rows that everybody", "offered, dithered"), "aggregator",
+            ("Σ x_i and Σ h_i, row by row",), released=True),
 )  # fmt: skip
 
 
@@ -104,11 +104,11 @@ def overview() -> str:
     body += [box(640, 56, 282, 330, "agg"), text(660, 86, "Aggregator", "b"),
              text(660, 114, "sees sums of masked words:", "s"), words(660, 126, 27, "word"),
              text(660, 154, "uniform to it; altered ones do not open", "s")]  # fmt: skip
-    body += [arrow(348, 112, 640, 112, "go"), text(494, 100, "its readings × direction, masked", "", "middle"),
+    body += [arrow(348, 112, 640, 112, "go"), text(494, 100, "its readings × its part, masked", "", "middle"),
              text(494, 131, "check words, veil, pairwise masks", "s", "middle"),
              arrow(640, 186, 348, 186, "back"), text(494, 174, "the masked total, to everybody", "", "middle"),
              text(494, 205, "only agents can take the veil off", "s", "middle"),
-             text(494, 238, "↻ at most 14 totals,", "b", "middle"),
+             text(494, 238, "↻ at most 5 totals,", "b", "middle"),
              text(494, 258, "few bits, dithered", "b", "middle")]  # fmt: skip
     body += [arrow(348, 318, 640, 318, "open"), text(494, 306, "release: one sum without veil", "orange", "middle"),
              text(494, 337, "opens only if every agent sends its part", "s", "middle")]  # fmt: skip
@@ -119,21 +119,22 @@ def overview() -> str:
              text(660, 364, "messages, who took part", "s")]  # fmt: skip
     description = (
         "Agents keep temperatures, load and weight. They send masked and veiled words to the aggregator, which adds "
-        "them and returns totals that only agents can open. After at most 14 totals one last sum without veil gives "
+        "them and returns totals that only agents can open. After at most 5 totals one last sum without veil gives "
         "the aggregator the model, the cluster's load and its aggregate temperature."
     )
-    return svg(940, 404, "The information flow of blind", description, body)
+    return svg(940, 404, "The information flow of blind with fitted weights", description, body)
 
 
 def figure(number: int, m: Message) -> str:
     body = [text(20, 30, f"{number}  {m.phase}", "t")]
     body += [box(20, 46, 316, 84, "own"), text(34, 68, "every agent puts in", "s"),
              *(text(34, 91 + 20 * i, line) for i, line in enumerate(m.sends))]  # fmt: skip
-    wrapped = {"secret": "sealed", "release": "masks, no veil"}.get(m.phase, "checks, veil, masks")
+    sealed = m.phase in ("secret", "seal")
+    wrapped = "sealed" if sealed else "masks, no veil" if m.released else "checks, veil, masks"
     body += [arrow(336, 88, 464, 88, "open" if m.released else "go"), text(398, 78, wrapped, "s", "middle")]
     body += [box(464, 46, 110, 84, "agg"), text(519, 84, "aggregator", "b", "middle"),
-             text(519, 106, "relays" if m.phase == "secret" else "adds", "s", "middle")]  # fmt: skip
-    reads = f"{m.opens} read" if m.opens == "agents" else f"{m.opens} reads"
+             text(519, 106, "relays" if sealed else "adds", "s", "middle")]  # fmt: skip
+    reads = f"{m.opens} {'read' if m.opens.endswith('agents') else 'reads'}"
     body += [arrow(574, 88, 616, 88, "open" if m.released else "back"),
              box(616, 46, 306, 84, "agg" if m.released else "own"),
              text(630, 68, reads, "orange s" if m.released else "s"),

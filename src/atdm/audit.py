@@ -213,7 +213,6 @@ class _Audit:
                 ("companies that differ", who, lambda s: dishonest.chosen_companies(s, plan)),
                 ("repeated runs", "aggregator", lambda s: dishonest.repeated_runs(s, plan)),
                 ("repeated runs", "aggregator+1", lambda s: dishonest.repeated_runs(s, plan, 0)),
-                ("chosen plan", "aggregator+1", lambda s: dishonest.chosen_plan(s, plan, 0)),
             ]
         else:
             attacks = [
@@ -233,19 +232,22 @@ class _Audit:
             for name, adversary, act in attacks
         ]
         if plan.protocol == "blind" and not self._equal():
-            for name, steer in (("steered totals", forge.steered_totals), ("live feed", forge.live_feed)):
-                findings.append(self._mount(others, name, f"{who}+1", self._tried, others, steer))
+            findings += [
+                self._mount(others, "chosen plan", "aggregator+1", self._tried, others, dishonest.chosen_plan),
+                self._mount(others, "steered totals", f"{who}+1", self._tried, others, forge.steered_totals),
+                self._mount(others, "live feed", f"{who}+1", self._tried, others, forge.live_feed),
+            ]
         return findings
 
     def _on_new_agents(self, act: Callable[[Stage], Mounted]) -> Mounted:
         return act(self._stage())
 
-    def _tried(self, truth: Truth, steer: Callable[[Stage, Plan, int, int], Mounted]) -> Mounted:
-        """What is not claimed depends on luck: the best of a few tries, each on a window that was never asked for."""
-        tries = [steer(self._stage(n), self.plan, 0, self.seed + n) for n in range(TRIES)]
+    def _tried(self, truth: Truth, act: Callable[[Stage, Plan, int, int], Mounted]) -> Mounted:
+        """Attacks that depend on a choice or on luck: the best of a few, each on agents that were asked nothing yet."""
+        tries = [act(self._stage(n), self.plan, 0, self.seed + n) for n in range(TRIES)]
         luckiest = best(truth, [guess for mounted in tries for guess in mounted.guesses])
         winner = next((m for m in tries if any(guess is luckiest for guess in m.guesses)), tries[0])
-        return Mounted(winner.accepted, [luckiest], f"not claimed; best of {TRIES} windows: {winner.note}")
+        return Mounted(winner.accepted, [luckiest], f"best of {TRIES}: {winner.note}")
 
 
 def _joined(found: list[Guess], act: Callable[..., Guess | list[Guess]], *arguments: object) -> list[Guess]:

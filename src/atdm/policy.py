@@ -82,7 +82,8 @@ class Fleet:
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)
                 raise RunAborted(
                     f"waiting for {', '.join(names[:5])}, silent for less than {patience / 3600:g} h" if names else
-                    "no day of the window can be summed: too few homes are in on it, or it was given up"
+                    "no day of the window can be summed, too few homes are in or it was given up: wait for more, or "
+                    "choose other days"
                 )  # fmt: skip
             return [place for place, key in enumerate(keys) if key in company], days
 

@@ -3,18 +3,15 @@
 import numpy as np
 import pytest
 
-import atdm
 from atdm.attacks.disclosure import (
     averaged,
     column_from_outer,
     from_filtered,
     from_gram,
-    from_rosters,
     from_states,
 )  # fmt: skip
 from atdm.attacks.dishonest import appendices, masked_words
 from atdm.attacks.rotation import Rotated
-from atdm.attacks.score import Guess
 from atdm.attacks.stage import Stage
 from atdm.kernel.rotation import Upload, filter_matrix, rotated_ones, unrotate
 from atdm.protocol import opened
@@ -60,26 +57,6 @@ def test_one_agent_missing_from_a_later_gram_matrix_is_disclosed(series):
     third = upload(series[:, 1:], [1.3, -0.35], 3)
     complete = Rotated(series=unrotate(first, second, ROWS, len(series)), ones=rotated_ones(second))
     assert np.abs(from_gram(complete, third, ROWS) - series[:, 0]).max() < 1e-6
-
-
-def test_two_released_states_that_differ_by_one_agent_disclose_it():
-    """Rosters free to differ by one: two enrolments of the same homes."""
-    cluster = tiny()
-    fewer = tiny_without_first(cluster)
-    options = {"rules": LOOSE, "dither": 0.0, "ridge": 1e6}
-    larger, smaller = (atdm.fit(c, "blind", **options) for c in (cluster, fewer))
-    claim = from_rosters(larger.state.to_numpy() - 20, smaller.state.to_numpy() - 20, 12)
-    truth = truth_of(cluster.temperature.to_numpy(float) - 20)
-    matched = truth.matches(Guess(series=claim[:, None], scaled=False))
-    assert [(i, r > 0.9) for i, _, r in matched] == [(0, True)]
-    assert np.allclose(larger.load - smaller.load, cluster.load.iloc[:, 0], atol=1e-6)
-
-
-def tiny_without_first(cluster):
-    return type(cluster).from_frames(
-        cluster.temperature.iloc[:, 1:], cluster.load.iloc[:, 1:], cluster.outdoor, cluster.solar,
-        owner=cluster.owner.iloc[1:],
-    )  # fmt: skip
 
 
 def test_float_masks_of_small_size_leak_and_ring_masks_do_not(monkeypatch):

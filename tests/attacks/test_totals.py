@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from atdm.attacks.totals import algebra, extend, subset_sums
-from atdm.attacks.view import Colluder, View
 from atdm.protocol.rules import Rules
 from tests.attacks.helpers import hits, logger_series, played, tiny, totals_view, truth_of
 
@@ -44,15 +43,27 @@ def test_as_many_totals_as_agents_give_everything_away(agents):
 @pytest.mark.parametrize("agents", [10, 14])
 def test_the_cap_leaves_a_space_of_answers(agents):
     series = logger_series(agents=agents)
-    view = totals_view(series, Rules().totals_cap(agents), bits=16)
+    view = totals_view(series, Rules().totals_for(agents), bits=16)
     assert algebra(view)[0].series.size == 0
 
 
 def test_known_days_are_extended_where_the_totals_span_the_zone_and_not_otherwise():
     series = logger_series(agents=12)
-    known = series[:300]
-    someone = Colluder(place=0, series=np.zeros(600))
     for totals, expected in ((12, 12), (3, 0)):
-        seen = totals_view(series, totals, bits=16, dither=0.1)
-        view = View(public=seen.public, seen=seen.seen, colluders=(someone,))
-        assert hits(truth_of(series), extend(view, known)) == expected
+        seen = totals_view(series, totals, bits=16, dither=0.1).totals()
+        assert hits(truth_of(series), extend(seen, series[:300])) == expected
+
+
+def test_a_view_of_equal_weights_is_the_sum_over_the_others():
+    view, truth, _ = played(tiny(), "blind", colluders=(0, 3), weights="equal")
+    others = np.delete(truth.series, [0, 3], axis=1).sum(axis=1)
+    assert view.totals().shape == (80, 1)
+    assert np.abs(view.totals()[:, 0] - others).max() < 0.1  # dither
+
+
+def test_a_view_of_fitted_weights_has_the_gram_matrix_of_the_others():
+    """Of the totals less the colluder's part: what the others put in, from their own coefficients."""
+    view, _, stage = played(tiny(rows=160), "blind", colluders=(0,))
+    q = np.array([stage.parts[place].parts for place in range(1, 12)])
+    gram, ones = view.gram()
+    assert np.abs(gram - q.T @ q).max() < 1e-6 and np.abs(ones - q.sum(axis=0)).max() < 1e-6

@@ -482,6 +482,22 @@ def run_vectors():
         "totals": [[a, words(w), b] for a, w, b in totals()],
     }  # fmt: skip
     yield good("questions", "questions", inputs, [q.hex() for q in second.questions(company, PLAN, kept, totals())])
+    lacking = [i in (0, 5, 17) for i in range(20)]
+    for agents in (12, 700):
+        packed = second.pack_flags(lacking, agents)
+        inputs = {"flags": [int(flag) for flag in lacking], "agents": agents}
+        yield good(f"rows lacking, {agents} agents", "pack_flags", inputs, words(packed))
+        counts = [agents if flag else i % agents for i, flag in enumerate(lacking)]
+        parts = [second.pack_flags([count > k for count in counts], agents) for k in range(agents)]
+        total = [sum(column) for column in zip(*parts, strict=True)]
+        inputs = {"words": words(total), "agents": agents, "count": 20}
+        yield good(f"counts of {agents} agents", "unpack_counts", inputs, counts)
+    key = fixed("release key")
+    box = second.release_box(key, SEALED, RUN["run_id"])
+    inputs = {"key": key.hex(), "words": words(SEALED), "run": RUN["run_id"].hex()}
+    yield good("box of a release", "release_box", inputs, box.hex())
+    inputs = {"key": key.hex(), "box": box.hex(), "run": RUN["run_id"].hex()}
+    yield good("opened release", "open_release", inputs, words(SEALED))
     values, context, question = second.unsealed(**SEAL, box=a_box(), numbers=NUMBERS, size=SIZE)
     output = {"words": words(values), "context": context.hex(), "question": question.hex()}
     yield good("unsealed", "unsealed", seal_inputs(a_box()), output)
@@ -530,6 +546,17 @@ def bad_run_vectors():
          "RunAborted"),
     ):  # fmt: skip
         yield bad(name, "unsealed", seal_inputs(changed, **inputs), step, error)
+    key = fixed("release key")
+    box = second.release_box(key, SEALED, RUN["run_id"])
+    odd = second.seal(key, b"seven b", "release", "leader", "aggregator", (RUN["run_id"],))
+    for name, changed, secret, run, step in (
+        ("release_with_another_key", box, fixed("another key"), RUN["run_id"], "box"),
+        ("release_of_another_run", box, key, fixed("another run"), "box"),
+        ("release_flipped", box[:-1] + bytes([box[-1] ^ 1]), key, RUN["run_id"], "box"),
+        ("release_with_half_a_word", odd, key, RUN["run_id"], "half a word"),
+    ):
+        inputs = {"key": secret.hex(), "box": changed.hex(), "run": run.hex()}
+        yield bad(name, "open_release", inputs, step, "PeerError")
     public = second.public_signing_key(fixed("identity 0"))
     hashed = second.vouched(RUN["run_id"], fixed("context"), SEALED)
     signature, first_edition = (second.sign(fixed("identity 0"), "vouch", version, hashed) for version in (2, 1))

@@ -413,6 +413,29 @@ def unsealed(group, run, context, question, leader, box, numbers, size):
     return words, digest("blind context", context, box), digest("question", question, "seal", told)
 
 
+def pack_flags(flags, agents):
+    """Flags of the rows an agent lacks, as many to a word of 48 bits as counts of all agents fit."""
+    bits = agents.bit_length()
+    each = 48 // bits
+    groups = [flags[i : i + each] for i in range(0, len(flags), each)]
+    return [sum(1 << bits * k for k, flag in enumerate(group) if flag) for group in groups]
+
+
+def unpack_counts(words, agents, count):
+    bits = agents.bit_length()
+    return [word >> bits * k & (1 << bits) - 1 for word in words for k in range(48 // bits)][:count]
+
+
+def release_box(key, words, run):
+    return seal(key, to_bytes(words), "release", "leader", "aggregator", (run,))
+
+
+def open_release(key, box, run):
+    plain = open_sealed(key, box, "release", "leader", "aggregator", (run,))
+    require(len(plain) % 8 == 0, "half a word")
+    return from_bytes(plain, len(plain) // 8)
+
+
 def vouched(run, context, words):
     """The hash of a release, which every agent signs."""
     return digest("release", 2, run, context, to_bytes(words))

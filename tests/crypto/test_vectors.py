@@ -11,7 +11,7 @@ import pytest
 from atdm import errors
 from atdm.crypto import graph, keys, prg, ring
 from atdm.protocol import session
-from atdm.protocol.blind import release
+from atdm.protocol.blind import layouts, release
 from atdm.protocol.blind.layouts import number_count
 from atdm.protocol.blind.script import Ask, BlindPart
 from atdm.protocol.blind.veil import Veil, next_context
@@ -62,6 +62,7 @@ SAYS = {
     "distinct": "same key or nonce",
     "days": "not in on all days",
     "seal": "the leader's numbers",
+    "half a word": "half a word",
 }
 
 
@@ -299,6 +300,10 @@ OURS = {
     "contexts": our_contexts,
     "questions": our_questions,
     "unsealed": our_unsealed,
+    "pack_flags": lambda flags, agents: show_words(layouts.pack_flags(np.array(flags, dtype=bool), agents)),
+    "unpack_counts": lambda words, agents, count: layouts.unpack_counts(np.array(words, float), agents, count).tolist(),
+    "release_box": lambda key, words, run: release.seal_release(key, array(words).view(np.float64), run).hex(),
+    "open_release": lambda **inputs: show_words(release.open_release(**inputs).view(np.uint64)),
     "vouched": lambda **inputs: our_vouched(**inputs).hex(),
     "check_vouch": lambda public, signature, **inputs: keys.verify(
         public, signature, "vouch", VERSION, our_vouched(**inputs)
@@ -347,6 +352,10 @@ SECOND = {
     "contexts": lambda run, totals: [context.hex() for context in second.contexts(run, totals)],
     "questions": lambda **inputs: [question.hex() for question in second.questions(**inputs)],
     "unsealed": second_unsealed,
+    "pack_flags": lambda **inputs: show_words(second.pack_flags(**inputs)),
+    "unpack_counts": second.unpack_counts,
+    "release_box": lambda **inputs: second.release_box(**inputs).hex(),
+    "open_release": lambda **inputs: show_words(second.open_release(**inputs)),
     "vouched": lambda **inputs: second.vouched(**inputs).hex(),
     "check_vouch": second.check_vouch,
 }
@@ -406,7 +415,9 @@ def test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it():
     words = [second.from_bytes(message["words"], len(message["words"]) // 8) for message in releases]
     total = [sum(column) % second.RING for column in zip(*words, strict=True)]
     assert total.pop() == len(releases) == 10 and {message["run"] for message in releases} == {run}
-    hashed = second.vouched(run, second.contexts(run, received)[-1], total)
+    (box,) = {message["box"] for message in releases} - {b""}
+    numbers = second.open_release(second.to_bytes(total), box, run)
+    hashed = second.vouched(run, second.contexts(run, received)[-1], numbers)
     assert {message["hash"] for message in releases} == {hashed}
     for member, message in zip(enrolled.members, releases, strict=True):
         second.verify(member.identity, message["signature"], "vouch", 2, hashed)

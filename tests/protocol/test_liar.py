@@ -1,170 +1,355 @@
-"""One agent that adds to sums what is not its own to say: honest agents keep to their own account, or end the run."""
+"""Parties that lie or break off: agents go on with what they verified, or end the run; nothing else is released."""
 
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 import numpy as np
 import pytest
 
-from atdm.kernel.descent import Status
-from atdm.protocol import blind
-from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind import BlindPart, Phase
-from atdm.protocol.messages import Refuse, decode_to_aggregator
-from atdm.protocol.readings import Readings, seconds
-from atdm.protocol.rules import OFFERED, Rules
-from atdm.run import make_plan, weather_of
+from atdm.crypto import ring
+from atdm.crypto.keys import open_sealed, seal
+from atdm.errors import PeerError
+from atdm.protocol import agent as agents_module
+from atdm.protocol.account import ASKED_TOO_OFTEN, GROWN, OTHER_COMPANY
+from atdm.protocol.aggregator import State
+from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, number_count
+from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.blind.veil import Veil
+from atdm.protocol.desk import Outcome
+from atdm.protocol.messages import (
+    Announce,
+    Ready,
+    Refuse,
+    Release,
+    Seal,
+    ToAggregator,
+    Total,
+    decode_to_agent,
+    decode_to_aggregator,
+    encode,
+)  # fmt: skip
+from atdm.protocol.plan import VERSION
+from atdm.protocol.session import make_keys
 from tests.clusters import tiny
-from tests.protocol.drive import RULES, drive, parties
+from tests.protocol.drive import drive, parties
+from tests.protocol.world import LOOSE, Killed, World, written
 
-VICTIM, LIAR = 2, 11
-DENIED = "denies what this agent said of itself"
-
-
-def lying(monkeypatch, phase: Phase, field: str, offset) -> None:
-    """From now on one agent adds to a field of the sums of one phase."""
-    true_send = BlindPart._send
-
-    def send(self, at, layout, values):
-        if self.session.index == LIAR and at is phase and field in values:
-            values = {**values, field: values[field] + offset}
-        return true_send(self, at, layout, values)
-
-    monkeypatch.setattr(BlindPart, "_send", send)
+BIG = 10**9
+VICTIM, LIAR = 2, 3
 
 
-@pytest.fixture
-def lie(monkeypatch):
-    return partial(lying, monkeypatch)
+def altering(kind: type, change):
+    """A carrier of messages that changes those of one kind: change(agent, message) gives what goes on instead."""
+
+    def alter(i: int, data: bytes) -> list[bytes]:
+        if msgspec.msgpack.decode(data)["type"] != kind.__name__:
+            return [data]
+        return [encode(each) for each in change(i, msgspec.msgpack.decode(data, type=kind))]
+
+    return alter
 
 
-def gathered(**options):
-    aggregator, agents = parties(tiny(3, agents=12, rows=200), seed=3, **options)
-    return aggregator, agents, agents[VICTIM]
+def nothing_released(aggregator, why: str = "") -> None:
+    assert aggregator.state is not State.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
+    assert why in " ".join(aggregator.reasons), aggregator.reasons
 
 
-def change(agent, **parts) -> None:
-    agent.own = replace(agent.own, **parts)
+# Altered sums
 
 
-def ends(aggregator, agents, why: str) -> None:
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("way", ["offset", "equivocate", "replay", "swap", "zero", "drop", "duplicate"])
+def test_an_aggregator_that_departs_from_its_part_gets_nothing(way, seed):
+    """Shown wrong totals, different totals, old totals, totals in another order, none or two: no wrong number opens."""
+    aggregator, agents = parties(seed=seed)
+    rng = np.random.default_rng(seed)
+    target, victim, history = int(rng.integers(1, 4)), int(rng.integers(4)), {}
+    at, offset = int(rng.integers(10**6)), np.uint64(1 << int(rng.integers(64)))
+
+    def change(i, message):
+        words = ring.from_bytes(message.words, len(message.words) // 8)
+        history.setdefault(message.step, words.copy())
+        if message.step != target or (way in ("equivocate", "drop") and i != victim):
+            return [message]
+        if way in ("offset", "equivocate"):
+            words[at % len(words)] += offset
+        elif way != "duplicate":
+            words = {"replay": history[target - 1], "swap": words[::-1].copy(), "zero": 0 * words, "drop": None}[way]
+        altered = [] if words is None else [msgspec.structs.replace(message, words=ring.to_bytes(words))]
+        return altered * 2 if way == "duplicate" else altered
+
+    with np.errstate(over="ignore"):
+        drive(aggregator, agents, altering(Total, change))
+    if way == "duplicate":  # the same bytes twice are answered with the same bytes, and the run goes on
+        assert aggregator.state is State.DONE
+    else:
+        nothing_released(aggregator)
+
+
+def test_nobody_says_for_another_agent_that_it_has_a_row(monkeypatch):
+    aggregator, agents = parties(tiny(3, agents=5, rows=100), seed=3)
+    victim, true_wrap = agents[VICTIM], Veil.wrap
+    victim.own = replace(victim.own, readings=victim.own.readings.at(np.arange(1, 100)))
+
+    def wrap(self, phase, layout, values, **options):
+        if self._session.index == LIAR and phase == "rows":
+            values["missing"][0] -= 1.0  # takes back what the victim says of the first row
+        return true_wrap(self, phase, layout, values, **options)
+
+    monkeypatch.setattr(Veil, "wrap", wrap)
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and why in aggregator.reasons[0], aggregator.reasons
+    nothing_released(aggregator, "contradicts this agent's own flag")
+    assert not len(victim.own.memory.account.time)
 
 
-@pytest.mark.parametrize("rules, flags", [(dict(totals=1), (-1.0, 0.0)), (dict(leverage=0.05), (0.0, -1.0))],
-                         ids=["refused", "limited"])  # fmt: skip
-def test_nobody_takes_back_another_agents_refusal(lie, rules, flags) -> None:
-    aggregator, agents, victim = gathered()
-    change(victim, rules=replace(victim.own.rules, **rules))
-    lie(Phase.FLAGS, "flags", np.array(flags))
-    ends(aggregator, agents, DENIED)
-    assert len(victim.own.exposure.book) <= 1
+# The leader's seal
 
 
-def test_nobody_says_for_another_agent_that_it_has_a_row(lie) -> None:
-    aggregator, agents, victim = gathered()
-    own, has = victim.own.readings, np.arange(200) % 50 != 7
-    change(victim, readings=Readings(own.time[has], own.temperature[has], own.load[has]))
-    lie(Phase.ROWS, "missing", np.where(has, 0.0, -1.0))
-    ends(aggregator, agents, DENIED)
-    assert not victim.own.exposure.book
+BLOCKS = ["alpha", "beta", "gamma", "theta", "occupancy", "metrics", "ridge", "rss", "residual", "iterations", "status",
+          "weights", "previous", "salt"]  # fmt: skip
 
 
-def test_nobody_says_for_another_agent_that_a_row_is_new(lie) -> None:
-    aggregator, agents, victim = gathered()
-    shown = victim.own.readings.time[:20]
-    victim.own.exposure.release(shown)
-    lie(Phase.ROWS, "released", np.where(np.arange(200) < 20, -1.0, 0.0))
-    ends(aggregator, agents, DENIED)
-    assert np.array_equal(victim.own.exposure.released, shown)
+def place(block: str, plan, length: int) -> int:
+    """Where a block begins among the numbers of a seal."""
+    count, each = number_count(plan), coefficient_sizes(plan)
+    totals = (length - count - 4) // 2
+    metrics = sum(each)
+    starts = [*np.cumsum([0, *each]).tolist(), *range(metrics + 12, count), count, count + totals, count + 2 * totals]
+    return starts[BLOCKS.index(block)]
 
 
-def test_nobody_says_for_another_agent_that_stored_directions_serve_again(lie) -> None:
-    aggregator, agents, victim = gathered()
-    drive(aggregator, agents)
-    assert aggregator.state is State.DONE
-    first = len(victim.own.exposure.book)
-    longer = tiny(3, agents=12, rows=240)
-    for agent in agents:
-        temperature, load = longer.temperature[agent.name], longer.load[agent.name]
-        grown = Readings(seconds(longer.time), temperature.to_numpy(float), load.to_numpy(float))
-        change(agent, readings=grown, weather=weather_of(longer))
-    change(victim, rules=replace(victim.own.rules, totals=1))
-    roster = victim.roster
-    again = Aggregator(
-        plan=make_plan(longer, "blind", order=1, ridge=2.0, nonnegative=False), roster=roster,
-        cohorts={member.cohort for member in roster.members}, weather=weather_of(longer), attempt=1,
-    )  # fmt: skip
-    lie(Phase.LOAD, "refused", -1.0)
-    ends(again, agents, DENIED)
-    assert len(victim.own.exposure.book) == first
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_leader_whose_numbers_are_off_by_a_millionth_is_found_out(monkeypatch, block):
+    for change in (lambda v: v * (1 + 1e-6) + 1e-300, lambda v: np.nan, lambda v: np.inf, lambda v: -1e300):
+        aggregator, agents = parties(tiny(4, agents=5, rows=100), seed=4, share=False)
+        true_pack = Sealed.pack
+
+        def pack(self, change=change, true_pack=true_pack, plan=aggregator._announce.plan):
+            numbers = np.frombuffer(true_pack(self), "<f8").copy()
+            at = place(block, plan, len(numbers))
+            numbers[at] = change(numbers[at])
+            return numbers.tobytes()
+
+        monkeypatch.setattr(Sealed, "pack", pack)
+        with np.errstate(all="ignore"):
+            drive(aggregator, agents)
+        monkeypatch.undo()
+        nothing_released(aggregator, "every agent vouches" if block == "salt" else DEVIATES)
 
 
-@pytest.mark.parametrize("phase, field, offset", [
-    (Phase.SCALARS, "squares", np.array([0.5, 0.0])),  # a longer norm makes every q, and what is charged, smaller
-    (Phase.SCALARS, "squares", np.array([0.0, -50.0])),
-    (Phase.BASIS, "gram", -0.9),
+def test_a_seal_that_was_altered_is_not_opened():
+    aggregator, agents = parties(seed=4)
+
+    def flip(i, message):
+        return [msgspec.structs.replace(message, box=bytes([message.box[0] ^ 1]) + message.box[1:])]
+
+    drive(aggregator, agents, altering(Seal, flip))
+    nothing_released(aggregator)
+
+
+def test_two_different_seals_end_without_a_release(monkeypatch):
+    """A leader that lies and an aggregator that helps: half of the agents see another salt under a valid key."""
+    aggregator, agents = parties(seed=4, share=False)
+    keys, true_key = [], BlindPart._seal_key
+    monkeypatch.setattr(BlindPart, "_seal_key", lambda self: keys.append(true_key(self)) or keys[-1])
+
+    def other(i, message):
+        ends = {"purpose": "seal", "sender": aggregator.run.members[0].identity, "receiver": "agents"}
+        plain = open_sealed(keys[0], message.box, **ends)
+        box = message.box if i < 2 else seal(keys[0], plain[:-8] + bytes(8), **ends)
+        return [msgspec.structs.replace(message, box=box)]
+
+    drive(aggregator, agents, altering(Seal, other))
+    nothing_released(aggregator, "every agent vouches")
+
+
+def test_only_the_leader_seals_and_once():
+    aggregator, agents = parties(seed=4)
+    extra = []
+
+    def forge(i, message):
+        extra.append(msgspec.structs.replace(message, box=message.box[::-1]))
+        return [message, extra[0]]
+
+    refused = drive(aggregator, agents, to_aggregator=altering(Seal, forge))
+    assert aggregator.state is State.DONE and any("twice" in text for text in refused)
+    other, agents = parties(seed=4)
+    refused = drive(other, agents, to_aggregator=lambda i, data: [encode(extra[0]), data] if i == 1 else [data])
+    assert other.state is State.DONE and refused
+
+
+# The release
+
+
+@pytest.mark.parametrize("sender", [0, 1, 3])
+@pytest.mark.parametrize("what", ["words", "box"])
+@pytest.mark.parametrize("at", [0, 9, -20, -1])
+def test_a_release_that_one_message_was_altered_in_does_not_open(sender, what, at):
+    """One bit of one agent's part of the key, or of the box: no result is left."""
+
+    def flip(i, message):
+        data = bytearray(getattr(message, what))
+        if i == sender and data:
+            data[at] ^= 1
+        elif i == sender:
+            data = b"a box from somebody who does not lead"
+        return [msgspec.structs.replace(message, **{what: bytes(data)})]
+
+    aggregator, agents = parties(seed=4)
+    drive(aggregator, agents, to_aggregator=altering(Release, flip))
+    if what == "box" and sender:
+        assert aggregator.state is State.DONE  # the leader's is the only one that counts
+    else:
+        nothing_released(aggregator, "does not open")
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_one_agent_that_vouches_for_other_words_is_enough(signed):
+    aggregator, agents = parties(seed=4)
+
+    def vouch(i, message):
+        if i != LIAR:
+            return [message]
+        hashed = bytes(32)
+        signature = agents[i].own.identity.sign("vouch", VERSION, hashed) if signed else message.signature
+        return [msgspec.structs.replace(message, hash=hashed, signature=signature)]
+
+    refused = drive(aggregator, agents, to_aggregator=altering(Release, vouch))
+    nothing_released(aggregator, "every agent vouches" if signed else "")
+    assert signed or any("does not verify" in text for text in refused)
+
+
+# Companies and rosters
+
+
+def answers(here: World, plan) -> tuple[Announce, dict[int, Ready]]:
+    announce = decode_to_agent(here.aggregator(plan).start()[0].data, BIG)
+    return announce, {i: decode_to_aggregator(here.agent(i).receive(encode(announce))[0], BIG)
+                      for i in range(len(here.roster))}  # fmt: skip
+
+
+def reply(here: World, i: int, message) -> Ready | Refuse:
+    (data,) = here.agent(i).receive(encode(message))
+    return msgspec.msgpack.decode(data, type=ToAggregator)
+
+
+@pytest.mark.parametrize(("left_out", "why"), [
+    (set(), ""), ({0, 1, 3, 4}, ""), ({0, 1, 3, 4, 5}, "smaller"), ({VICTIM}, "not in the company"),
 ])  # fmt: skip
-def test_a_lie_about_lengths_ends_the_run(lie, phase, field, offset) -> None:
-    aggregator, agents, _ = gathered()
-    lie(phase, field, offset)
-    ends(aggregator, agents, "somebody sent what it should not")
+def test_an_agent_looks_at_the_company_that_the_aggregator_names(left_out, why):
+    here = World(tiny(1, agents=14, rows=40), 1, replace(LOOSE, least_agents=10))
+    _, ready = answers(here, here.collect(0, 8))
+    company = {i: each for i, each in ready.items() if i not in left_out}
+    said = reply(here, VICTIM, make_keys(here.roster, b"\3", company))
+    assert isinstance(said, Refuse) == bool(why) and why in getattr(said, "reason", "")
 
 
-def test_too_few_rows_that_everybody_has_are_refused_like_a_window_too_short() -> None:
-    aggregator, agents, victim = gathered(rules=replace(RULES, rows_per_parameter=10.0))
-    own = victim.own.readings
-    change(victim, readings=Readings(own.time[:60], own.temperature[:60], own.load[:60]))
-    ends(aggregator, agents, "a window of 60 rows is too short")
+@pytest.mark.parametrize("lie", ["a day somebody is out on", "no day", "another's key", "own key", "two of one key"])
+def test_an_agent_refuses_keys_that_are_not_what_everybody_signed(lie):
+    here = World(tiny(1, agents=5, rows=40), 1)
+    own = here.readings(LIAR)
+    here.agent(LIAR).own = replace(here.agent(LIAR).own, readings=own.at(np.arange(4, 40)))  # out on the first day
+    _, ready = answers(here, here.collect(0, 8))
+    assert ready[LIAR].days == b"\2" and ready[VICTIM].days == b"\3"
+    change = msgspec.structs.replace
+    if lie == "another's key":
+        ready[LIAR] = change(ready[LIAR], days=b"\3")
+    elif lie == "own key":
+        ready[VICTIM] = change(ready[VICTIM], exchange=ready[0].exchange, signature=ready[0].signature)
+    elif lie == "two of one key":
+        ready[LIAR] = ready[0]
+    days = {"a day somebody is out on": b"\3", "no day": b"\0"}.get(lie, b"\2")
+    assert "refuse" in reply(here, VICTIM, make_keys(here.roster, days, ready)).reason
+    assert here.agent(VICTIM).state is agents_module.State.ABORTED
+    assert not len(written(here.stores[VICTIM]).account.time)
 
 
-@pytest.mark.parametrize("at, value", [(0, np.nan), (-1, np.inf)], ids=["coefficient", "state"])
-def test_a_leader_releases_numbers_or_nothing(monkeypatch, at, value) -> None:
-    true_pack = blind.pack_release
-
-    def pack(*args):
-        numbers = true_pack(*args)
-        numbers[at] = value
-        return numbers
-
-    monkeypatch.setattr(blind, "pack_release", pack)
-    aggregator, agents, _ = gathered()
-    ends(aggregator, agents, "the release does not open")
+def test_a_company_that_grew_or_another_one_for_a_day_is_refused_by_all_who_were_there():
+    here = World(tiny(1, agents=14, rows=60), 1, replace(LOOSE, least_agents=10))
+    assert here.run(here.aggregator(here.collect(0, 4)), gone={5}) is not None
+    for first, gone, why in ((4, {6}, GROWN), (4, set(), GROWN), (0, set(), OTHER_COMPANY), (0, {5, 6}, OTHER_COMPANY)):
+        assert here.run(here.aggregator(here.collect(first, 4)), gone=gone) is None
+        assert why in here.reasons[-1]
+    assert here.run(here.aggregator(here.collect(4, 4)), gone={5, 6}) is not None
 
 
-def test_a_leader_releases_the_rows_it_says(monkeypatch) -> None:
-    true_bitmaps = BlindPart._bitmaps
-
-    def one_less(self):
-        kept, fresh = true_bitmaps(self)
-        return kept, fresh & ~np.uint64(1)
-
-    monkeypatch.setattr(BlindPart, "_bitmaps", one_less)
-    aggregator, agents, _ = gathered()
-    ends(aggregator, agents, "the release does not open")
-
-
-@pytest.mark.parametrize("protocol", ["moments", "paper", "plain"])
-def test_an_agent_takes_part_in_blind_alone_unless_its_owner_says_more(protocol: str) -> None:
-    aggregator, agents, victim = gathered(protocol="moments" if protocol == "plain" else protocol)
-    change(victim, rules=replace(victim.own.rules, protocols=("blind",)))
-    if protocol == "plain":
-        plan = msgspec.structs.replace(aggregator._announce.plan, protocol="plain")
-        aggregator._announce = msgspec.structs.replace(aggregator._announce, plan=plan)
-    [(_, announcement)] = aggregator.start()
-    [reply] = victim.receive(announcement)
-    refused = decode_to_aggregator(reply, 10**6)
-    assert isinstance(refused, Refuse) and f"protocol {protocol}: this agent takes part in blind only" in refused.reason
-    assert Rules().protocols == ("blind",) and "plain" not in OFFERED
+def test_an_agent_never_takes_an_older_roster():
+    here = World(tiny(1, agents=6, rows=40), 1)
+    old, names = here.roster, list(here.cluster.agents)
+    agent = here.agent(0)
+    me = [n for n in names if here.keys[n] is agent._identity]
+    here.enrol([n for n in names if n in (me + names)[:5]], serial=2)
+    newer, announce = here.roster, Announce(plan=here.collect(0, 4), roster=here.roster.hash(), attempt=1)
+    with pytest.raises(PeerError, match="another roster"):  # it cannot look for a newer one
+        agent.receive(encode(announce))
+    agent._renew_roster = lambda: newer
+    agent.receive(encode(announce))
+    assert agent.roster is newer and written(here.stores[0]).serial == 2
+    agent._renew_roster = lambda: old
+    with pytest.raises(PeerError, match="older"):
+        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=old.hash(), attempt=2)))
+    here.restart(0)
+    here.roster = old
+    with pytest.raises(PeerError, match="older"):
+        here.agent(0)
+    with pytest.raises(PeerError, match="verify"):
+        here.roster = msgspec.structs.replace(newer, serial=3)
+        here.agent(0)
 
 
-def test_agents_with_other_limits_decide_alike(sample) -> None:
-    """One of 64 allows four totals; nobody's rules but its flags may change what the others do."""
-    plan = dict(order=2, ridge=30.0, nonnegative="ridge")
-    aggregator, agents = parties(sample, seed=1, rules=Rules(), **plan)
-    change(agents[7], rules=replace(agents[7].own.rules, totals=4))
-    drive(aggregator, agents)
-    assert aggregator.state is State.DONE, aggregator.reasons
-    assert aggregator.desk.outcome.estimate.status is Status.CAPPED and aggregator.desk.outcome.sums == 4
+# Again
+
+
+def test_a_fit_is_answered_four_times_with_the_same_numbers_and_booked_once():
+    here = World(tiny(3, agents=5, rows=60), 3)
+    first = here.run(here.aggregator(here.plan()))
+    for _ in range(3):
+        again = here.run(here.aggregator(here.plan()))
+        assert again.estimate.state.tolist() == first.estimate.state.tolist()
+        assert again.estimate.coefficients.parts()[0].tolist() == first.estimate.coefficients.parts()[0].tolist()
+    for store in here.stores:
+        days = written(store).account.days.values()
+        assert {(day.totals, day.signs, bool(day.fit)) for day in days} == {(first.sums, 1, True)}
+    assert here.run(here.aggregator(here.plan())) is None and ASKED_TOO_OFTEN in here.reasons[-1]
+
+
+@pytest.mark.parametrize("what", ["fit", "collect"])
+@pytest.mark.parametrize("who", [0, 3], ids=["leader", "other"])
+def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_nothing_twice(who, what):
+    def start(here: World):
+        return here.aggregator(here.plan() if what == "fit" else here.collect(0, 60))
+
+    moment = 0
+    while True:
+        moment += 1
+        here = World(tiny(3, agents=5, rows=60), 3)
+        here.agent(who)
+        here.stores[who].die, here.stores[who].after = moment, moment % 2 == 0
+        deliver, dead = here.deliver, []
+
+        def dying(i, data, deliver=deliver, dead=dead):
+            if i == who and dead:
+                raise Killed
+            try:
+                return deliver(i, data)
+            except Killed:
+                dead.append(data)
+                raise
+
+        here.deliver = dying
+        first = here.run(start(here))
+        here.deliver, left_out = deliver, len(here.role.members) == 4
+        if not dead:
+            break
+        again = here.run(start(here), gone={who} if left_out else None)
+        assert again is not None, here.reasons
+        if first is not None:
+            assert shown(first) == shown(again)
+        for store in here.stores[:who] + here.stores[who + 1 :] if left_out else here.stores:
+            days = written(store).account.days.values()
+            assert {(d.totals, d.signs) for d in days} == {(again.sums, 1) if what == "fit" else (0, 0)}
+    assert moment > (8 if what == "fit" else 4)
+
+
+def shown(outcome) -> list[float]:
+    return (outcome.estimate.state if isinstance(outcome, Outcome) else outcome.state).tolist()

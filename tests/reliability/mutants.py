@@ -1,50 +1,47 @@
 """Every rule taken out in turn: what is rewritten, and the claim of the tests that must then fail.
 
-A mutant is a piece of source that occurs exactly once in a function, and what stands there instead. If the source
-changes, the mutant says so instead of surviving unseen.
+A mutant is a piece of source that occurs exactly once in a function, and what stands there instead; or a constant and
+another value of it. If the source changes, the mutant says so instead of surviving unseen.
 """
 
 import inspect
+import math
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
+from itertools import product
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from atdm.crypto import keys, prg, ring
-from atdm.protocol import (
-    aggregator,
-    blind,
-    choice,
-    desk,
-    exposure,
-    messages,
-    observe,
-    opened,
-    plan,
-    readings,
-    release,
-    roster,
-    rules,
-    session,
-    sums,
-)
+from atdm.protocol import account, collect, company, desk, messages, opened, part, plan, readings, roster
+from atdm.protocol import agent as agents
+from atdm.protocol import session as sessions
+from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.blind import BlindPart, Phase
-from atdm.protocol.observe import ObservePart
-from tests.clusters import tiny
-from tests.crypto import test_keys, test_prg, test_ring
-from tests.protocol import test_blind, test_choice, test_liar, test_observe, test_opened, test_vanishing
-from tests.protocol.world import World
-from tests.reliability import test_bad_input, test_kept, test_matrix, test_rules, test_secrets
-from tests.reliability.places import MEMBER, Place, desk_places
+from atdm.protocol.blind import direction, layouts, release, veil
+from atdm.protocol.blind.desk import BlindDesk
+from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.blind.veil import Veil
+from atdm.protocol.collect import CollectPart
+from atdm.protocol.rules import Rules
+from atdm.protocol.sums import Layout
+from tests.crypto import test_keys, test_prg, test_ring, test_vectors
+from tests.protocol import test_account, test_collect, test_liar, test_opened
+from tests.reliability import test_bad_input, test_kept, test_matrix, test_secrets
+from tests.reliability import test_rules as claims
+from tests.reliability.places import desk_places, place
 
 
 @dataclass(frozen=True)
 class Edit:
+    """A piece of a function's source, and what stands there instead."""
+
     owner: object  # module or class
     name: str
     old: str
@@ -52,26 +49,58 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """Another value of a number, wherever the package knows it by this name."""
+
+    owner: ModuleType
+    name: str
+    value: object
+
+
+@dataclass(frozen=True)
 class Mutant:
+    group: str
     rule: str
-    edits: tuple[Edit, ...]
+    edits: tuple[Edit | Constant, ...]
     killer: Callable[..., object]
-    says: str  # which claim
 
     @property
-    def name(self) -> str:
-        return self.rule.split(":")[0]
+    def claim(self) -> str:
+        """What fails: the name of a test, in words."""
+        test = self.killer
+        while isinstance(test, partial):
+            test = test.args[0] if test.func is with_patch else test.func
+        return test.__name__.removeprefix("test_").replace("_", " ")
 
 
 def apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: dict[tuple[object, str], str] = {}
     for edit in mutant.edits:
+        if isinstance(edit, Constant):
+            true = getattr(edit.owner, edit.name)
+            for module in known("atdm."):
+                if getattr(module, edit.name, None) == true:
+                    monkeypatch.setattr(module, edit.name, edit.value)
+            continue
         source = sources.get((edit.owner, edit.name)) or source_of(edit.owner, edit.name)
         if source.count(edit.old) != 1:
             raise LookupError(f"{mutant.rule}: {edit.old!r} occurs {source.count(edit.old)} times in {edit.name}")
         sources[edit.owner, edit.name] = source.replace(edit.old, edit.new)
     for (owner, name), source in sources.items():
         replace(owner, name, source, monkeypatch)
+    forget()
+
+
+def forget() -> None:
+    """What the package worked out once and keeps."""
+    for module in known("atdm."):
+        for kept in list(vars(module).values()):
+            if hasattr(kept, "cache_clear"):
+                kept.cache_clear()
+
+
+def known(*rooms: str) -> list[ModuleType]:
+    return [module for path, module in sys.modules.items() if path.startswith(rooms)]
 
 
 def source_of(owner: object, name: str) -> str:
@@ -87,10 +116,10 @@ def replace(owner: object, name: str, source: str, monkeypatch: pytest.MonkeyPat
     exec(compile(source, f"<mutant of {name}>", "exec"), sys.modules[true.__module__].__dict__, made)
     changed = made[name]
     monkeypatch.setattr(owner, name, changed)
-    for table in (BlindPart.AFTER, Agent.TRANSITIONS, Aggregator.TRANSITIONS):
+    for table in (Agent.TRANSITIONS, Aggregator.TRANSITIONS):
         for key in [key for key, value in table.items() if value is true]:
             monkeypatch.setitem(table, key, changed)
-    for module in [module for path, module in sys.modules.items() if path.startswith(("atdm.", "tests."))]:
+    for module in known("atdm.", "tests."):
         if getattr(module, name, None) is true:
             monkeypatch.setattr(module, name, changed)
 
@@ -104,352 +133,448 @@ def with_patch(test: Callable[..., object], *args: object) -> None:
         test(*args, own)
 
 
-def with_lies(test: Callable[..., object], *args: object) -> None:
-    """A test that takes what arranges a lie."""
+def swapped(test: Callable[..., object]) -> Callable[..., object]:
+    """A test whose monkeypatch comes first."""
+
+    @wraps(test)
+    def last(*args: object) -> object:
+        return test(args[-1], *args[:-1])
+
+    return last
+
+
+def no_key_and_no_reading_is_on_the_wire() -> None:
+    log = SimpleNamespace(text="", at_level=lambda _level: nullcontext())
     with pytest.MonkeyPatch.context() as own:
-        test(partial(test_liar.lying, own), *args)
+        test_secrets.test_no_key_and_no_reading_is_on_the_wire_or_in_the_log("blind", own, log)
 
 
-def releases_twice() -> None:
-    world = World(tiny(2, agents=5, rows=60), 2)
-    for _ in range(2):
-        world.run(world.aggregator(world.plan()))
-
-
-def one_world() -> None:
-    world = World(tiny(2, agents=5, rows=60), 2)
-    assert world.run(world.aggregator(world.plan())) is not None
-
-
-def too_few() -> None:
-    test_vanishing.test_without_its_cohort_a_run_below_the_minimum_is_refused(tiny(11, agents=19, rows=60, owners=18))
-
-
-def refuses(number: int) -> None:
-    mark = next(m for m in test_blind.test_an_agent_refuses_a_plan_outside_its_own_rules_and_says_why.pytestmark
-                if m.name == "parametrize")  # fmt: skip
-    test_blind.test_an_agent_refuses_a_plan_outside_its_own_rules_and_says_why(*mark.args[1][number])
-
-
-def on_the_wire() -> None:
-    class Log:
-        text = ""
-
-        def at_level(self, _level: int):
-            from contextlib import nullcontext
-
-            return nullcontext()
-
+def no_reading_is_on_the_wire_of_rows_collected() -> None:
+    log = SimpleNamespace(text="", at_level=lambda _level: nullcontext())
     with pytest.MonkeyPatch.context() as own:
-        test_secrets.test_no_key_and_no_reading_is_on_the_wire_or_in_the_log("blind", own, Log())
+        test_secrets.test_no_key_reading_or_weight_is_on_the_wire_of_rows_collected_or_in_the_log(own, log)
 
 
-def bad_cohorts() -> None:
-    def split(i: int) -> int:
-        return int(i < 4)
-
-    test_vanishing.test_agents_refuse_a_roster_whose_cohorts_would_show_somebody(split, "fewer than 8")
+def a_nonce_is_accepted_once() -> None:
+    test_prg.test_a_nonce_is_accepted_once(prg.Stream(test_prg.KEY).add)
 
 
-def next_twice() -> None:
-    test_matrix.test_the_message_that_belongs_next_is_accepted_where_the_table_says(
-        Place("running/load", "blind", MEMBER, 4)
-    )
+def of_an_agent(where: str, **options: object) -> Callable[[], object]:
+    """Every message to an agent that stands here."""
+    test = test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state
+    return partial(test, place(where, **options))
 
 
-def count_twice() -> None:
-    with_patch(test_bad_input.test_a_count_that_is_not_the_rosters_ends_the_run, "blind")
+def of_the_aggregator(name: str) -> Callable[[], object]:
+    test = test_matrix.test_the_aggregator_takes_or_ignores_every_message_in_every_state
+    return partial(test, next(desk for desk in desk_places() if desk.name == name))
 
 
-def observed_twice() -> None:
-    test_observe.test_an_observation_without_a_new_row_ends_well_and_empty()
+def vector(name: str) -> Callable[[], object]:
+    """A vector, in the package's hands."""
+    case = next(case for case in test_vectors.CASES if case["name"] == name)
+    if "output" in case:
+        return partial(test_vectors.test_vector_is_reproduced, case, test_vectors.OURS)
+    return partial(test_vectors.test_bad_vector_fails_at_its_step, case)
 
 
-def not_observed(number: int) -> None:
-    test = test_observe.test_an_agent_refuses_an_observation_outside_its_rules_and_says_why
-    test(*next(m for m in test.pytestmark if m.name == "parametrize").args[1][number])
+def every(test: Callable[..., object], **only: list[object]) -> Callable[[], object]:
+    """All cases of a test, or some of one parameter."""
+    axes = []
+    for mark in [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]:
+        names = mark.args[0] if isinstance(mark.args[0], tuple) else mark.args[0].replace(" ", "").split(",")
+        values = [value if len(names) > 1 else (value,) for value in mark.args[1]]
+        chosen = [case for case in values if names[0] not in only or case[0] in only[names[0]]]
+        axes.append([dict(zip(names, case, strict=True)) for case in chosen])
+
+    @wraps(test)
+    def all_of_them() -> None:
+        for parts in product(*axes):
+            given = {name: value for part in parts for name, value in part.items()}
+            with pytest.MonkeyPatch.context() as own:
+                if "monkeypatch" in inspect.signature(test).parameters:
+                    given["monkeypatch"] = own
+                test(**given)
+
+    return all_of_them
 
 
-def rate(number: int) -> None:
-    test = test_observe.test_the_rate_is_the_agents_own
-    test(*next(m for m in test.pytestmark if m.name == "parametrize").args[1][number])
+def case(test: Callable[..., object], number: int) -> Callable[[], object]:
+    """One of the cases of a test that has several."""
+    mark = next(mark for mark in test.pytestmark if mark.name == "parametrize")
+    chosen = mark.args[1][number]
+    return partial(test, *(chosen if isinstance(chosen, tuple) else (chosen,)))
 
 
+def lie(block: str) -> Callable[[], object]:
+    """A leader whose seal is off in one block, or, of α and c, consistently."""
+    if block in ("alpha", "weights"):
+        return partial(claims.test_a_leader_whose_numbers_follow_from_another_alpha_or_c_ends_the_run, block)
+    return every(test_liar.test_a_leader_whose_numbers_are_off_by_a_millionth_is_found_out, block=[block])
+
+
+def off(*gone: tuple[object, str, str], instead: str = "if False:") -> tuple[Edit, ...]:
+    """Conditions that never hold."""
+    return tuple(Edit(owner, name, old, instead) for owner, name, old in gone)
+
+
+COMPANIES = every(test_account.test_a_day_has_one_company_and_within_a_block_they_only_shrink)
+DAYS = every(test_account.test_what_a_day_was_given_to_decides_what_it_can_be_given_to)
+QUESTIONS = test_account.test_a_question_is_answered_four_times_and_a_new_one_where_there_is_room
+NOISE = test_collect.test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody
 IN_RANGE, AGREED = "in_range", "check_words(words, keys).tobytes() == checks.tobytes()"
 VERIFIED = f"{IN_RANGE} and {AGREED}"
+SHRINK = "(own.max() > other and not members <= theirs)"
+GROW = "(own.min() < other and not theirs <= members)"
+HALF = "on_grid >= share * ((last - day * DAY) // step + 1)"
+BOOKED = "if ask.kind is not None:"
+SIGNED = "verify(self.run.members[sender].identity, message.signature,"
 
 MUTANTS = (
-    Mutant("1 check words: a total is checked", (Edit(ring, "verify_words", VERIFIED, IN_RANGE),),
-           partial(test_blind.test_an_offset_on_one_total_ends_the_run_for_everybody, 3), "an offset ends the run"),
-    Mutant("1 range: words stay within ±2^48", (Edit(ring, "verify_words", VERIFIED, AGREED),),
-           partial(test_ring.test_a_total_out_of_range_is_refused_although_its_check_words_agree, 2**63),
-           "out of range is refused although check words agree"),
-    Mutant("1 count: everybody is in the sum",
-           (Edit(sums.Layout, "decode", "if int(total[-1]) != agents:", "if False:"),),
-           count_twice, "a count that is not the roster's ends the run"),
-    Mutant("1 veil: totals are uniform to the aggregator",
-           (Edit(BlindPart, "_authenticated", "words += self._veil", "pass"),
-            Edit(BlindPart, "_open", "total -= self._veil", "pass")),
-           test_rules.test_a_total_shows_the_aggregator_nothing, "a total shows the aggregator nothing"),
-    Mutant("1 masks: what leaves an agent is masked",
-           (Edit(BlindPart, "_send", "self.session.mask(words, nonce)", "pass"),),
-           on_the_wire, "no reading on the wire"),
-    Mutant("1 context: chained over every total as received",
-           (Edit(BlindPart, "receive", 'digest("blind context", self.context, total.words)',
-                 'digest("blind context", self.context)'),),
-           test_rules.test_the_context_hashes_every_total_as_received, "the context hashes every total"),
-    Mutant("1 written first: an answer is in the store before it leaves",
-           (Edit(Agent, "receive", "self._save(state, data,", "(lambda *_: None)(state, data,"),),
-           one_world, "nothing leaves before it is written"),
-    Mutant("1 once: the same message gets the same bytes",
-           (Edit(Agent, "receive", "if data == seen:", "if False:"),), next_twice, "twice the same bytes"),
-    Mutant("1 step: totals come in order",
-           (Edit(BlindPart, "receive", "if total.step != self.step:", "if False:"),),
-           partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
-                   Place("running/load", "blind", MEMBER, 4)), "a total of another step is ignored"),
-    Mutant("1 run: messages of another run are ignored",
-           (Edit(Agent, "_run", "message.run != self.part.session.run.id", "False"),),
-           partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
-                   Place("running/load", "blind", MEMBER, 4)), "another run is ignored"),
-    Mutant("1 run: the aggregator ignores messages of another run",
-           (Edit(Aggregator, "_run", "message.run != self.desk.run.id", "False"),),
-           lambda: test_matrix.test_the_aggregator_takes_or_ignores_every_message_in_every_state(
-               next(desk for desk in desk_places() if desk.name == "running/sum")), "another run is ignored"),
-    Mutant("1 once masked: a nonce masks one vector",
-           (Edit(prg._Used, "spend", "if nonce in self._nonces:", "if False:"),),
-           lambda: test_prg.test_a_nonce_is_accepted_once(prg.Stream(test_prg.KEY).add),
-           "a nonce is accepted once"),
-    Mutant("2 orthonormal: directions are normalised",
-           (Edit(BlindPart, "_propose", "norm = math.sqrt(outside)", "norm = 1.003 * math.sqrt(outside)"),),
-           test_rules.test_directions_are_orthonormal, "directions are orthonormal"),
-    Mutant("3 few bits: totals have 16",
-           (Edit(blind, "basis_layout", "BLIND_BUDGET, most=BASIS_BITS", "BLIND_BUDGET, most=32"),),
-           partial(test_rules.test_totals_have_sixteen_fractional_bits_and_no_more, 10), "sixteen and no more"),
-    Mutant("3 dither: on every reading that is summed",
-           (Edit(BlindPart, "__init__", "own.rules.dither", "0.0"),),
-           test_rules.test_what_enters_a_total_is_dithered, "what enters a total is dithered"),
-    Mutant("3 dither fixed: a stamp always gets the same",
+    # Sums that only agents can open
+    Mutant("sum", "a total is checked", (Edit(ring, "verify_words", VERIFIED, IN_RANGE),),
+           partial(claims.test_an_offset_on_one_total_ends_the_run, 0)),
+    Mutant("sum", "words stay within ±2^48", (Edit(ring, "verify_words", VERIFIED, AGREED),),
+           partial(test_ring.test_a_total_out_of_range_is_refused_although_its_check_words_agree, 2**63)),
+    Mutant("sum", "everybody is counted in it", off((Layout, "decode", "if int(total[-1]) != agents:")),
+           partial(with_patch, test_bad_input.test_a_count_that_is_not_the_companys_ends_the_run, "blind")),
+    Mutant("sum", "totals are uniform to the aggregator",
+           (Edit(Veil, "_authenticated", "words += self._veil", "pass"),
+            Edit(Veil, "unwrap", "total -= self._veil", "pass")), claims.test_a_total_shows_the_aggregator_nothing),
+    Mutant("sum", "what leaves an agent is masked", (Edit(Veil, "wrap", "self._session.mask(words, nonce)", "pass"),),
+           no_key_and_no_reading_is_on_the_wire),
+    Mutant("sum", "the context is chained over every total as received",
+           (Edit(veil, "next_context", 'digest("blind context", context, total)', 'digest("blind context", context)'),),
+           claims.test_the_context_hashes_every_total_as_received),
+    Mutant("sum", "totals come in order", off((BlindPart, "receive", "if total.step != self.step:")),
+           of_an_agent("running/open")),
+    Mutant("sum", "a nonce masks one vector", off((prg._Used, "spend", "if nonce in self._nonces:")),
+           a_nonce_is_accepted_once),
+    Mutant("sum", "a reading out of bound is refused before it is cast",
+           off((ring, "quantise", "if not within.all():")),
+           test_ring.test_a_refusal_names_the_place_and_hides_the_value),
+    Mutant("sum", "totals have 16 fractional bits", (Constant(layouts, "TOTAL_BITS", 32),),
+           partial(claims.test_totals_have_sixteen_fractional_bits_and_no_more, 10)),
+    Mutant("sum", "what leaves is dithered", (Edit(part.Own, "sendable", "rules.dither, quantum", "0.0, quantum"),),
+           claims.test_what_leaves_is_dithered),
+    Mutant("sum", "a stamp always gets the same dither",
            (Edit(readings, "dithered", "readings.time) >>", "np.arange(len(readings.time))) >>"),),
-           test_blind.test_dither_is_secret_small_and_always_the_same_for_a_time_stamp, "always the same"),
-    Mutant("4 totals: no more than the cap on any row",
-           (Edit(BlindPart, "_propose", "totals + 1 > rules.totals_cap(self.agents) or", "False or"),),
-           test_blind.test_limits_stop_the_solver_with_a_warning_not_an_error, "limits stop the solver"),
-    Mutant("4 leverage: nobody's passes the cap",
-           (Edit(BlindPart, "_propose", "self.limits = self.candidate**2 > room", "self.limits = False"),),
-           test_rules.test_nobodys_leverage_passes_its_cap, "leverage stays below its cap"),
-    Mutant("4 own account: nobody takes back another's refusal",
-           (Edit(BlindPart, "_insist", "if not agrees:", "if False:"),),
-           partial(with_lies, test_liar.test_nobody_takes_back_another_agents_refusal, dict(totals=1), (-1.0, 0.0)),
-           "a refusal is not taken back"),
-    Mutant("4 own account: a row shown before is not new",
-           (Edit(BlindPart, "_insist", "if not agrees:", "if False:"),),
-           partial(with_lies, test_liar.test_nobody_says_for_another_agent_that_a_row_is_new), "a row is not new"),
-    Mutant("2 orthonormal seen: everybody looks at the row of QᵀQ",
-           (Edit(BlindPart, "_after_basis", "if not np.abs(row - np.eye(len(row))[-1]).max() <= ORTHONORMAL:",
-                 "if False:"),),
-           partial(with_lies, test_liar.test_a_lie_about_lengths_ends_the_run, Phase.BASIS, "gram", -0.9),
-           "a lie about lengths ends the run"),
-    Mutant("4 stored directions: refused beyond the caps",
-           (Edit(exposure.Exposure, "refuses", "np.logical_or.reduce(over & (more > 0), axis=0)",
-                 "np.zeros(added.shape[1], dtype=bool)"),),
-           test_rules.test_stored_directions_are_refused_beyond_the_caps, "refused beyond the caps"),
-    Mutant("4 least agents: refused below", (Edit(rules.Rules, "reason_to_refuse", "if agents < least:", "if False:"),),
-           too_few, "a run below the minimum is refused"),
-    Mutant("6 charged: before the first word leaves",
-           (Edit(BlindPart, "_send_direction", "self.own.exposure.charge(", "(lambda *_a, **_k: None)("),),
-           one_world, "a total left before it was charged"),
-    Mutant("6 cohorts: of eight owners or more",
-           (Edit(roster, "check_cohorts", "if len(owners) > 1 and min(", "if False and min("),),
-           bad_cohorts, "small cohorts are refused"),
-    Mutant("6 whole cohorts: a roster is a union of them",
-           (Edit(Agent, "_reason_to_refuse", "if not self.roster.has_cohorts(announce.cohorts):", "if False:"),),
-           test_rules.test_an_agent_takes_no_run_of_another_roster_or_without_it, "cohorts twice are refused"),
-    Mutant("6 roster: a run is for the agent's own",
-           (Edit(Agent, "_reason_to_refuse", "if announce.roster != self.roster.hash():", "if False:"),),
-           test_rules.test_an_agent_takes_no_run_of_another_roster_or_without_it, "another roster is refused"),
-    Mutant("7 ridge: within the agent's range",
-           (Edit(rules.Rules, "_reason_to_refuse_model", "if not low <= plan.ridge <= high:", "if False:"),),
-           partial(refuses, 2), "a plan outside its rules is refused"),
-    Mutant("7 order: within the agent's range",
-           (Edit(rules.Rules, "_reason_to_refuse_model", "if plan.order > self.order:", "if False:"),),
-           partial(refuses, 1), "a plan outside its rules is refused"),
-    Mutant("7 season: within the agent's range",
-           (Edit(rules.Rules, "_reason_to_refuse_model",
-                 "if not self.season_hours[0] <= hours <= self.season_hours[1]:", "if False:"),),
-           partial(refuses, 3), "a plan outside its rules is refused"),
-    Mutant("7 window: long enough",
-           (Edit(rules.Rules, "too_short", "if rows < needed:", "if False:"),),
-           partial(refuses, 0), "a plan outside its rules is refused"),
-    Mutant("7 kept rows: long enough without those that somebody lacks",
-           (Edit(BlindPart, "_after_rows", "if (reason := ", "if False and (reason := "),),
-           test_liar.test_too_few_rows_that_everybody_has_are_refused_like_a_window_too_short, "too few rows"),
-    Mutant("7 protocols: blind alone",
-           (Edit(rules.Rules, "reason_to_refuse", "if plan.protocol not in self.protocols:", "if False:"),),
-           partial(test_liar.test_an_agent_takes_part_in_blind_alone_unless_its_owner_says_more, "moments"),
-           "takes part in blind alone"),
-    Mutant("7 weather: the agent's own copy",
-           (Edit(Agent, "_reason_to_refuse", "if announce.plan.weather != self.own.weather.hash():", "if False:"),),
-           test_rules.test_an_agent_takes_no_weather_but_its_own, "other weather is refused"),
-    Mutant("7 leader: its α is worked out again",
-           (Edit(blind, "verify_leader", '("alpha", alpha, found.alpha),', ""),),
-           lambda: with_patch(
-               test_rules.test_a_leader_whose_numbers_do_not_follow_from_the_totals_ends_the_run, "alpha"),
-           "a leader that deviates ends the run"),
-    Mutant("7 leader: its weights are worked out again",
-           (Edit(blind, "verify_leader", '("weights", weights, found.weights),', ""),
-            Edit(blind, "verify_leader", '("multiplier", np.array([f2]), np.array([found.multiplier])),', "")),
-           lambda: with_patch(
-               test_rules.test_a_leader_whose_numbers_do_not_follow_from_the_totals_ends_the_run, "weights"),
-           "a leader that deviates ends the run"),
-    Mutant("7 leader: convergence is checked",
-           (Edit(blind, "verify_leader", "if found.converged and not", "if False and not"),),
-           lambda: with_patch(test_rules.test_a_leader_that_claims_convergence_ends_the_run),
-           "a leader that claims convergence ends the run"),
-    Mutant("7 candidates: every one within the agent's rules",
-           (Edit(rules.Rules, "reason_to_refuse", "in plan.models())", "in (plan.model,))"),),
-           partial(test_choice.test_an_agent_refuses_a_plan_with_one_candidate_outside_its_rules,
-                   {"ridge": 1e-6}, "ridge 1e-06"), "one candidate outside its rules is refused"),
-    Mutant("7 comparison: of bounded work",
-           (Edit(plan, "check_candidates", "or fits > MOST_VALIDATIONS", ""),),
-           partial(test_choice.test_a_comparison_that_is_none_is_refused,
-                   {"candidates": tuple(plan.Candidate(1, 100.0 + i, 4) for i in range(60)), "every": 1, "length": 200},
-                   "further apart"), "more validation runs than agents make are refused"),
-    Mutant("7 choice: the leader's scores are worked out again",
-           (Edit(choice, "verify_choice", "or not (np.abs(expected - errors) <= bound).all()", ""),),
-           lambda: with_patch(test_choice.test_a_leader_whose_scores_are_not_those_of_the_totals_ends_the_run,
-                              "an error"), "a leader with other scores ends the run"),
-    Mutant("7 choice: what can be fitted is worked out again",
-           (Edit(choice, "verify_choice", "usable != float(own is not None) or not", "usable and not"),),
-           lambda: with_patch(test_choice.test_a_leader_whose_scores_are_not_those_of_the_totals_ends_the_run,
-                              "that it cannot be fitted"), "a leader that leaves one out ends the run"),
-    Mutant("7 choice: it is the one the scores give",
-           (Edit(choice, "verify_choice", "if chosen != number:", "if False:"),),
-           lambda: with_patch(test_choice.test_a_leader_that_announces_another_choice_ends_the_run),
-           "a leader that announces another choice ends the run"),
-    Mutant("7 choice: from training rows only",
-           (Edit(choice, "compare", "span.series[: inputs.train]", "span.series"),
-            Edit(choice, "compare", ".training_part()", "")),
-           lambda: with_patch(test_choice.test_no_comparison_is_given_a_row_of_the_test_part),
-           "the comparison is given no test row"),
-    Mutant("8 sizes: no message tells the candidate at hand",
-           (Edit(BlindPart, "_send_scalars", "self.plan.widest()[0], len(", "self.plan.order, len("),
-            Edit(BlindPart, "_announce", "room=self.plan.widest()[0] - self.plan.order", "room=0")),
-           test_choice.test_no_size_tells_which_candidate_is_at_hand, "no size tells the candidate"),
-    Mutant("8 in effect: the state rests on three agents",
-           (Edit(BlindPart, "_release", "if not 0 < size <= 1.0 / least:", "if False:"),),
-           test_rules.test_three_agents_of_unequal_weight_release_nothing, "nothing is released"),
-    Mutant("8 released once: rows shown before are left out",
-           (Edit(BlindPart, "_after_rows", '"released"][values["missing"] == 0] == 0',
-                 '"released"][values["missing"] == 0] >= 0'),
-            Edit(BlindPart, "_insist", "if not agrees:", "if False:")), releases_twice, "a row was released twice"),
-    Mutant("8 sealed: an altered release does not open",
-           (Edit(release, "unsealed_release", "raise PeerError(", "_ = ("),),
-           partial(test_blind.test_a_release_that_one_message_was_altered_in_does_not_open, 1, 30),
-           "an altered release does not open"),
-    Mutant("8 booked: what is released is written down first",
-           (Edit(BlindPart, "_release", "self.own.exposure.release(self.kept[self.fresh])", "pass"),),
-           releases_twice, "consent left before it was booked"),
-    Mutant("8 consent: after everybody's receipt (moments, paper)",
-           (Edit(opened.OpenPart, "_consent", 'if self.plan.masks == "ring":', "if False:"),),
-           partial(test_opened.test_no_agent_consents_while_a_receipt_is_missing, "moments"),
-           "no consent while a receipt is missing"),
-    Mutant("8 receipts: for this very question (moments, paper)",
-           (Edit(opened.OpenPart, "receive", 'digest("open context", self.context, encode(ask))',
-                 'digest("open context", self.context)'),),
-           partial(test_opened.test_an_agent_asked_something_else_spoils_the_sum_instead_of_answering, "moments", 3),
-           "an agent asked something else spoils the sum"),
-    Mutant("9 signed keys: by roster identities",
-           (Edit(session, "check_ready", "verify(member.identity,", "(lambda *_: None)(member.identity,"),),
-           test_bad_input.test_keys_that_their_owner_did_not_sign_are_ignored, "unsigned keys are ignored"),
-    Mutant("9 distinct keys: nobody shows another's",
-           (Edit(session, "agree", "if len(set(public)) != n or len(set(fresh)) != n:", "if False:"),),
-           test_kept.test_two_agents_with_one_key_end_the_run_at_once, "one key twice ends the run"),
-    Mutant("9 own key: is in the run", (Edit(session.Session, "__init__", "if own != exchange.public:", "if False:"),),
-           test_bad_input.test_an_agent_whose_own_key_is_not_in_the_run_stops, "an altered own key stops the agent"),
-    Mutant("9 sealed: for one receiver of one run",
+           claims.test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive),
+    Mutant("sum", "words computed from readings saturate",
+           (Edit(direction, "step_values", "float(saturated(raw / scale, bound))", "raw / scale"),),
+           claims.test_words_computed_from_readings_saturate),
+    Mutant("sum", "squares of residuals saturate",
+           (Edit(direction, "_squares", "saturated(np.square(values), SQUARE_SUM / agents)", "np.square(values)"),),
+           claims.test_words_computed_from_readings_saturate),
+    Mutant("sum", "no part of a total is above 2/√K",
+           (Edit(layouts, "part_bound", "min(clip / math.sqrt(agents), MOST_PART)", "4.0"),),
+           claims.test_words_computed_from_readings_saturate),
+    # Companies and days
+    Mutant("company", "a day has one", off((Account, "refuses_company", "if other in own:")),
+           COMPANIES),
+    Mutant("company", "it only shrinks within a block, later days",
+           (Edit(Account, "refuses_company", SHRINK, "False"),), COMPANIES),
+    Mutant("company", "it only shrinks within a block, earlier days",
+           (Edit(Account, "refuses_company", GROW, "False"),), COMPANIES),
+    Mutant("company", "a block has 28 days", (Constant(account, "BLOCK", 14),),
+           COMPANIES),
+    Mutant("company", "checked when it is booked",
+           off((Account, "settle", "if (reason := self.refuses_company(days, company)) is not None:")),
+           claims.test_checking_and_booking_a_company_are_one_step),
+    Mutant("company", "ten owners", (Edit(company, "large_enough", "owners >= least and ", ""),),
+           every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
+    Mutant("company", "two thirds of the owners enrolled",
+           (Edit(company, "large_enough", " and whole * owners >= part * roster.owners()", ""),),
+           every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
+    Mutant("company", "an owner's agents count once",
+           (Edit(roster, "owners_of", "{member.owner for member in members}", "members"),),
+           every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
+    Mutant("company", "six hours beside a change are not given", (Constant(account, "HOLE", 3 * 3600),),
+           test_account.test_beside_a_change_of_company_six_hours_are_not_given),
+    Mutant("company", "nor before it",
+           (Edit(Account, "beside_a_change", "self._company(each + 1) not in", "b'' not in"),),
+           test_account.test_beside_a_change_of_company_six_hours_are_not_given),
+    Mutant("company", "rows beside a change stay at home",
+           (Edit(part.Own, "sendable", "~account.beside_a_change(readings.time, run.company)", "readings.time >= 0"),),
+           test_collect.test_at_the_midnight_where_a_home_leaves_six_hours_are_not_given),
+    Mutant("company", "everybody is in on all its days",
+           off((sessions, "agree", "if (days & ~flags(given, count)).any():")),
+           partial(test_liar.test_an_agent_refuses_keys_that_are_not_what_everybody_signed, "a day somebody is out on")),
+    Mutant("company", "an agent outside takes no part",
+           off((Agent, "_agree", "if all(member.identity != self._identity.public for member in run.members):")),
+           every(test_liar.test_an_agent_looks_at_the_company_that_the_aggregator_names)),
+    Mutant("company", "large enough for two totals",
+           (Edit(Agent, "_agree", "plan.totals_for(owners_of(run.members)) < 2:", "False:"),),
+           claims.test_a_company_too_small_for_two_totals_fits_nothing),
+    Mutant("company", "the whole one of a fit for rows under it",
+           (Edit(Agent, "_agree", "memory.fits[plan.fit].company != run.company:", "False:"),),
+           test_collect.test_rows_under_a_fit_need_its_whole_company),
+    Mutant("company", "outsiders are not heard", off((Aggregator, "_run", "if sender not in self._place:")),
+           partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_company, messages.Masked)),
+    # The account
+    Mutant("account", "one weighting a day", off((Account, "refuses", "if known.weights not in (None, plan.weights):")),
+           DAYS),
+    Mutant("account", "one grid a day", off((Account, "refuses", "if known.step not in (0, plan.step_seconds):")),
+           DAYS),
+    Mutant("account", "the weights of one fit a day",
+           (Edit(Account, "refuses", 'other_fit = known.fit != fit and (known.fit != b"" or known.totals > 0)',
+                "other_fit = False"),), DAYS),
+    Mutant("account", "in means room for all totals of the plan",
+           (Edit(Account, "refuses", "or known.totals + totals > most", ""),),
+           DAYS),
+    Mutant("account", "no other fit over a day that has one",
+           (Edit(Account, "refuses", "known.fit or known.signs or", ""),),
+           DAYS),
+    Mutant("account", "totals a day",
+           (Edit(Account, "refuses_question", "any(day.totals >= totals for day in known)", "False"),),
+           QUESTIONS),
+    Mutant("account", "counts of signs a day",
+           (Edit(Account, "refuses_question", "any(day.signs >= MOST_SIGNS for day in known)", "False"),),
+           QUESTIONS),
+    Mutant("account", "one model a day", (Edit(Account, "refuses_question", "any(day.fit for day in known)", "False"),),
+           QUESTIONS),
+    Mutant("account", "four askings of a question", (Constant(account, "MOST_ASKINGS", 5),),
+           QUESTIONS),
+    Mutant("account", "the same question again is free", off((Account, "refuses_question", "if times:")),
+           QUESTIONS),
+    Mutant("account", "and is not counted again", off((Account, "_answered", "if times:")),
+           QUESTIONS),
+    Mutant("account", "four showings of a row",
+           (Edit(CollectPart, "__init__", " & (account.asked(self.times) < MOST_ASKINGS)", ""),),
+           test_collect.test_a_row_is_given_four_times_with_the_same_number_and_then_no_more),
+    Mutant("account", "120 of 365 days, so many", (Constant(account, "FITTED_DAYS", 121),),
+           every(test_account.test_fitted_weights_touch_at_most_120_of_any_365_days)),
+    Mutant("account", "120 of 365 days, in so many", (Constant(account, "OF_DAYS", 364),),
+           every(test_account.test_fitted_weights_touch_at_most_120_of_any_365_days)),
+    Mutant("account", "readings stay as they first left",
+           (Edit(part.Own, "sendable", "account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)",
+                "dithered(own, self.secret, rules.dither, quantum)"),), claims.test_readings_stay_as_they_first_left),
+    Mutant("account", "numbers of a fit are booked before they leave", off((BlindPart, "_ask", BOOKED)),
+           claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "readings of a fit are kept and their days settled before they leave",
+           (Edit(BlindPart, "_settle", 'account.settle(sent, run.company, "fitted", self.plan.step_seconds)',
+                "tuple(np.unique(self.kept // 86400).tolist())"),),
+           claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "rows are counted before they leave",
+           (Edit(CollectPart, "_show", "self.own.memory.account.book(", "(lambda _: None)("),),
+           claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "an answer is in the store before it leaves",
+           (Edit(Agent, "receive", "self._save(state, data,", "(lambda *_: None)(state, data,"),),
+           claims.test_every_answer_is_on_the_account_before_it_leaves),
+    # In or out
+    Mutant("in or out", "half of a day's rows", (Edit(company, "_has_enough", HALF, "True"),),
+           claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
+    Mutant("in or out", "of those up to the last one asked for",
+           (Edit(company, "judge", "min(last, (day + 1) * DAY - 1)", "(day + 1) * DAY - 1"),),
+           claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
+    Mutant("in or out", "days after the newest reading are not answered",
+           (Edit(company, "judge", "and readings.time[-1] >= max(day * DAY, plan.start)", ""),),
+           claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
+    Mutant("in or out", "judged once",
+           (Edit(company, "judge", "account.book(Judged(tuple(inside), tuple(outside)))", "pass"),),
+           test_collect.test_a_day_is_judged_once_by_half_its_rows_up_to_the_last_one_asked_for),
+    Mutant("in or out", "the account is asked every time",
+           (Edit(company, "judge", "verdict[i] = refused is None and bool(judged)", "verdict[i] = bool(judged)"),),
+           claims.test_whether_the_account_allows_a_day_is_looked_up_every_time),
+    Mutant("in or out", "a day with an impossible reading is out",
+           (Edit(company, "_has_enough", "bool(sound[own].all()) and ", ""),),
+           test_collect.test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out),
+    Mutant("in or out", "reasons are fixed texts",
+           (Edit(company, "judge", "refused or TOO_FEW", "refused or f'{TOO_FEW}: {len(readings.time)}'"),),
+           claims.test_a_reason_tells_nothing_of_readings),
+    # An agent's own rules
+    Mutant("rules", "fitted weights only if the owner allows them",
+           off((Rules, "refuses", 'if self.weights != "fitted":')),
+           claims.test_by_default_an_agent_gives_equal_weights_only),
+    Mutant("rules", "rows under a fit only if the owner allows them",
+           off((Rules, "refuses_collecting", 'if self.weights != "fitted":')),
+           claims.test_by_default_an_agent_gives_equal_weights_only),
+    Mutant("rules", "92 days after a fit",
+           off((Rules, "refuses_collecting",
+                "if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + self.days_after_fit * DAY:")),
+           case(claims.test_rows_under_a_fit_continue_it_for_92_days, 1)),
+    Mutant("rules", "rows after a fit, not of it",
+           (Edit(Rules, "refuses_collecting", " or plan.start <= fit.end", ""),),
+           case(claims.test_rows_under_a_fit_continue_it_for_92_days, 2)),
+    Mutant("rules", "rows on the grid of the fit",
+           (Edit(Rules, "refuses_collecting", "plan.step_seconds != fit.step_seconds or ", ""),),
+           case(claims.test_rows_under_a_fit_continue_it_for_92_days, 3)),
+    Mutant("rules", "λ within the agent's range", off((Rules, "refuses", "if not low <= plan.ridge <= high:")),
+           case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 1)),
+    Mutant("rules", "M within the agent's range", off((Rules, "refuses", "if plan.order > self.order:")),
+           case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 2)),
+    Mutant("rules", "five training rows per parameter", off((Rules, "too_short", "if rows * plan.train < needed:")),
+           case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 3)),
+    Mutant("rules", "of rows that everybody has",
+           off((BlindPart, "_settle",
+                "if (reason := self.own.rules.too_short(self.plan, len(self.kept))) is not None:")),
+           case(claims.test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them, 1)),
+    Mutant("rules", "blind alone unless the owner says more",
+           off((Rules, "refuses", "if plan.protocol not in self.protocols:")),
+           case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 4)),
+    Mutant("rules", "no limits laxer than its own", (Edit(Rules, "refuses", "plan.totals > self.totals or", ""),),
+           case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 5)),
+    Mutant("rules", "the weather of its own copy",
+           off((Agent, "_reason_to_stay_out",
+                "if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):")),
+           claims.test_an_agent_takes_no_weather_but_its_own),
+    Mutant("rules", "a grid from midnight, of 15 min or more",
+           off((plan, "check_grid", "if step < LEAST_STEP or DAY % step or plan.start % step:")),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 0)),
+    Mutant("rules", "a season of 24 h", (Edit(plan, "_check_blind", "plan.period * plan.step_seconds == DAY", "True"),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 5)),
+    Mutant("rules", "inputs that the data tell apart",
+           (Edit(plan, "_check_blind", "need(not plan.minimum_norm,", "need(True,"),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 7)),
+    Mutant("rules", "no ξ ≥ 0 that shows who left", off((plan, "_check_blind", 'if plan.nonnegative == "exact":')),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 8)),
+    Mutant("rules", "no more days than can be answered", (Constant(plan, "MOST_DAYS", 10**9),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 12)),
+    Mutant("rules", "a row it lacks is not given for it", off((BlindPart, "_settle", "if (at < 0).any():")),
+           case(claims.test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them, 0)),
+    Mutant("rules", "a run stops at the limit of totals",
+           (Edit(BlindPart, "script", "len(span) < most:", "len(span) < 40:"),),
+           claims.test_a_run_stops_at_the_agents_limit_of_totals),
+    # The release
+    *(Mutant("release", rule, (Edit(release, "verify", old, new),), lie(what)) for rule, old, new, what in (
+        ("α is worked out again", "(own_alpha, alpha), ", "", "alpha"),
+        ("c is worked out again", "(own_weights, sealed.weights), ", "", "weights"),
+        ("gains and season are worked out again", "*zip(mine[1:-1], theirs[1:-1], strict=True)", "", "theta"),
+        ("metrics are worked out again", "zip(mine[1:-1], theirs[1:-1], strict=True)",
+         "zip(mine[1:-2], theirs[1:-2], strict=True)", "metrics"),
+        ("rss is worked out again", "pairs.append((mine[-1][1:2], theirs[-1][1:2]))", "pass", "rss"),
+        ("λ, residual, iterations and status follow from opened sums",
+         " or (mine[-1][[0, 2, 3, 4]] != theirs[-1][[0, 2, 3, 4]]).any()", "", "residual"),
+    )),
+    Mutant("release", "iterations and status are possible",
+           (Edit(release, "verify", "if not (1 <= iterations <= MAX_ITERATIONS and", "if False and not ("),),
+           partial(with_patch, swapped(test_kept.test_a_release_that_makes_no_sense_ends_the_run), False, math.inf)),
+    Mutant("release", "convergence is checked",
+           off((release, "verify", "if converged and not f1 - f2 < plan.tolerance * max(1.0, f2) + VERIFY * f2:")),
+           claims.test_a_leader_that_claims_convergence_ends_the_run),
+    Mutant("release", "numbers to 1e-9", (Constant(release, "VERIFY", 1e-5),),
+           lie("rss")),
+    Mutant("release", "the state rests on three agents",
+           (Edit(release, "check_effective", "max(3.0, agents / 4)", "agents / 4"),),
+           claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
+    Mutant("release", "and on a quarter of them", (Edit(release, "check_effective", "max(3.0, agents / 4)", "3.0"),),
+           claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
+    Mutant("release", "weights add up to one",
+           off((release, "check_effective", "if not abs(float(span.ones @ weights) - 1.0) < 1e-6:")),
+           claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
+    Mutant("release", "is looked at before it is sent",
+           (Edit(release, "verify", "check_effective(span, sealed.weights, agents)", "pass"),),
+           claims.test_three_agents_of_unequal_weight_release_nothing),
+    Mutant("release", "everybody vouches for the words that open",
+           off((BlindDesk, "_open",
+                "if set(self._vouched.values()) != {vouched(self.run.id, self._context, values)}:")),
+           partial(claims.test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_taken, 20)),
+    Mutant("release", "everybody, not one of them",
+           (Edit(BlindDesk, "_open", "set(self._vouched.values()) != {vouched(",
+                "vouched(self.run.id, self._context, values) not in {*self._vouched.values(), vouched("),),
+           partial(test_liar.test_one_agent_that_vouches_for_other_words_is_enough, True)),
+    Mutant("release", "under its own signature",
+           (Edit(BlindDesk, "_release", SIGNED, "(lambda *_: None)(self, message.signature,"),),
+           partial(test_liar.test_one_agent_that_vouches_for_other_words_is_enough, False)),
+    Mutant("release", "the hash covers every word", (Edit(release, "vouched", ', words.astype("<f8").tobytes()', ""),),
+           vector("vouched")),
+    Mutant("release", "and the run and what it was shown", (Edit(release, "vouched", "run, context, ", ""),),
+           vector("vouched")),
+    Mutant("release", "masks and hashes follow from the seal",
+           (Edit(BlindPart, "_take_seal", "next_context(self._veil.context, box)", "self._veil.context"),),
+           claims.test_masks_and_hashes_of_a_release_follow_from_the_seal),
+    Mutant("release", "a seal is of one run and context",
+           (Edit(BlindPart, "_seal_key", ', self.session.run.id, self._veil.context', ""),), vector("unsealed")),
+    Mutant("release", "a seal has the size of its numbers",
+           off((release, "unpack_sealed", "if len(data) != 8 * sum(sizes):")), vector("bad_seal_one_word_short")),
+    Mutant("release", "a question follows from the rows, the plan and the company",
+           (Edit(BlindPart, "_settle", "run.company, self._plan_hash, self.kept.tobytes()", "self._plan_hash"),),
+           vector("questions")),
+    Mutant("release", "and from every sum opened before it",
+           (Edit(BlindPart, "receive", 'digest("question", self.question, self.asked.phase, words)', "self.question"),),
+           vector("questions")),
+    Mutant("release", "and from the seal",
+           (Edit(BlindPart, "_take_seal", 'self.question, "seal", numbers', "self.question"),), vector("unsealed")),
+    # Rows that open to the aggregator
+    Mutant("collect", "a row somebody lacks does not open",
+           (Edit(CollectPart, "_send",
+                "words[:-1][not_given] = self._random.words(layout.words - 1, nonce)[not_given]", "pass"),),
+           NOISE),
+    Mutant("collect", "who lacks it is not to be seen",
+           (Edit(CollectPart, "_send", "self._random.words(layout.words - 1, nonce)[not_given]", "1"),),
+           NOISE),
+    Mutant("collect", "what leaves an agent is masked",
+           (Edit(CollectPart, "_send", "self.session.mask(words, nonce)", "pass"),),
+           no_reading_is_on_the_wire_of_rows_collected),
+    Mutant("collect", "the context is chained over the offers as received",
+           (Edit(CollectPart, "receive", 'digest("collect context", self.context, total.words)', "self.context"),),
+           test_collect.test_offers_that_leave_the_same_rows_and_differ_in_bytes_share_no_mask_either),
+    Mutant("collect", "sixteen bits under the weights of a fit",
+           (Edit(collect, "show_layout", "63 if equal else TOTAL_BITS", "63"),),
+           partial(claims.test_totals_have_sixteen_fractional_bits_and_no_more, 10)),
+    Mutant("collect", "everybody is counted in it",
+           (Edit(collect, "opened_offer", "layout.decode(total, agents)", "pass"), Edit(Layout, "decode",
+                "if int(total[-1]) != agents:", "if False:")),
+           partial(with_patch, test_bad_input.test_a_count_that_is_not_the_companys_ends_the_run, "collect")),
+    # Sums of moments and paper
+    Mutant("opened", "consent after everybody's receipt",
+           off((opened.OpenPart, "_consent", 'if self.plan.masks == "ring":')),
+           partial(test_opened.test_no_agent_consents_while_a_receipt_is_missing, "moments")),
+    Mutant("opened", "receipts for this very question",
+           (Edit(opened.OpenPart, "receive", 'digest("open context", self.context, encode(ask))', "self.context"),),
+           partial(test_opened.test_an_agent_asked_something_else_spoils_the_sum_instead_of_answering, "moments", 3)),
+    # Keys and rosters
+    Mutant("keys", "answers are signed by their owners",
+           (Edit(sessions, "check_ready", "verify(member.identity,", "(lambda *_: None)(member.identity,"),),
+           test_bad_input.test_keys_that_their_owner_did_not_sign_are_ignored),
+    Mutant("keys", "days are signed with them",
+           (Edit(sessions, "check_ready", "hashed, ready.days, ready.nonce", "hashed, ready.nonce"),),
+           vector("run of four")),
+    Mutant("keys", "nobody shows another's", off((sessions, "agree", "if len(public) != n or len(fresh) != n:")),
+           test_kept.test_two_agents_with_one_key_end_the_run_at_once),
+    Mutant("keys", "an agent's own is in the run", off((sessions.Session, "__init__", "if own != exchange.public:")),
+           test_bad_input.test_an_agent_whose_own_key_is_not_in_the_run_stops),
+    Mutant("keys", "the run is its plan, company, days, nonces and keys",
+           (Edit(sessions, "agree", "keys.days, keys.nonces, keys.exchange)", "keys.nonces)"),),
+           vector("run of four on other days")),
+    Mutant("keys", "a box is for one receiver of one run",
            (Edit(keys, "_box_key", 'pack("seal", purpose, sender, receiver, *associated)', 'pack("seal", purpose)'),),
-           test_keys.test_the_two_directions_of_a_pair_share_no_keystream, "the directions share no keystream"),
-    Mutant("9 roster: signed by the authority",
-           (Edit(roster, "check_roster", "verify(authority,", "(lambda *_: None)(authority,"),),
-           test_rules.test_no_roster_is_taken_but_the_authoritys, "a forged roster is refused"),
-    Mutant("§6 bound: refused before it is cast", (Edit(ring, "quantise", "if not within.all():", "if False:"),),
-           test_ring.test_a_refusal_names_the_place_and_hides_the_value, "out of bound is refused"),
-    Mutant("§6 pair key: bound to run, roster and plan",
+           test_keys.test_the_two_directions_of_a_pair_share_no_keystream),
+    Mutant("keys", "a pair key is bound to run, company and plan",
            (Edit(keys, "_pair_info", "run_id, low, high, roster, config", "low, high"),),
-           partial(test_keys.test_everything_bound_to_a_pair_key_changes_it, {"config": b"\2" * 32}),
-           "everything bound to a pair key changes it"),
-    Mutant("rule: two different messages of one agent end the run",
-           (Edit(desk.Pile, "add", "if sender in self._from:", "if False:"),),
-           lambda: test_matrix.test_the_aggregator_takes_or_ignores_every_message_in_every_state(
-               next(place for place in test_matrix.desk_places() if place.name == "running/consent")),
-           "two different messages end the run"),
-    Mutant("rule: one meaning, one encoding",
-           (Edit(messages, "_decode", "if _encoder.encode(message) != data:", "if False:"),),
-           test_bad_input.test_what_is_not_exactly_one_message_is_ignored, "another encoding is ignored"),
-    Mutant("rule: size before decoding",
-           (Edit(messages, "_decode", "if len(data) > limit + OVERHEAD:", "if False:"),),
-           partial(test_bad_input.test_a_huge_declared_size_allocates_nothing, 0xC6), "too large is refused by size"),
-    Mutant("rule: not in the roster, not heard",
-           (Edit(aggregator.Aggregator, "receive", "if not 0 <= sender < len(self.members):", "if False:"),),
-           partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_roster,
-                   test_matrix.desk_places()[0], -1), "somebody else is ignored"),
-    Mutant("rule: an agent of another announcement stays in its run",
-           (Edit(Agent, "_join", "announce.attempt <= under_way.attempt", "False"),),
-           partial(test_matrix.test_an_agent_answers_or_ignores_every_message_in_every_state,
-                   Place("running/load", "blind", MEMBER, 4)), "a late announcement is ignored"),
-    Mutant("observe once: rows shown before are not given",
-           (Edit(ObservePart, "_may_be_shown", "return unseen & within", "return within"),),
-           observed_twice, "a row was released twice"),
-    Mutant("observe booked: before the first word leaves",
-           (Edit(ObservePart, "_show", "self.own.exposure.release(rows)", "pass"),),
-           observed_twice, "a row left before it was booked"),
-    Mutant("observe charged: an observed row is one more total",
-           (Edit(ObservePart, "_show", "self.own.exposure.charge(", "(lambda *_a, **_k: None)("),),
-           observed_twice, "a row left before it was charged"),
-    Mutant("observe limits: no more totals on a row than the cap",
-           (Edit(ObservePart, "_may_be_shown", "return unseen & within", "return unseen"),),
-           test_observe.test_a_row_at_an_agents_limit_is_not_given, "a row at the limit is not given"),
-    Mutant("observe everybody: a row somebody lacks does not open",
-           (Edit(ObservePart, "_send", "words[:-1][not_given] = self._random.words(layout.words - 1, nonce)[not_given]",
-                 "pass"),),
-           test_observe.test_a_row_that_somebody_lacks_does_not_open_and_is_given_later, "such a row does not open"),
-    Mutant("observe nobody named: a row not given is random",
-           (Edit(ObservePart, "_send", "self._random.words(layout.words - 1, nonce)[not_given]", "1"),),
-           test_observe.test_offers_show_nobody_who_lacks_a_row, "offers show nobody who lacks a row"),
-    Mutant("observe masks: what leaves an agent is masked",
-           (Edit(ObservePart, "_send", "self.session.mask(words, nonce)", "pass"),),
-           test_observe.test_a_part_that_is_missing_leaves_noise, "a missing part leaves noise"),
-    Mutant("observe context: chained over the offers as received",
-           (Edit(ObservePart, "receive", 'digest("observe context", self.context, total.words)',
-                 'digest("observe context", self.context)'),),
-           partial(test_observe.test_an_agent_told_otherwise_answers_under_another_context), "another context"),
-    Mutant("observe dither: on every reading that is shown",
-           (Edit(ObservePart, "__init__", "own.rules.dither", "0.0"),),
-           test_observe.test_what_is_observed_is_dithered, "what is observed is dithered"),
-    Mutant("observe bits: sixteen, as basis totals",
-           (Edit(observe, "show_layout", "most=BASIS_BITS", "most=32"),),
-           partial(test_observe.test_the_state_has_sixteen_fractional_bits_and_no_more, 10), "sixteen and no more"),
-    Mutant("observe fit: of the same agents",
-           (Edit(Agent, "_reason_to_refuse", "and fit.roster == run_roster(announce, members)", ""),),
-           test_observe.test_a_roster_other_than_the_fits_is_refused, "another roster is refused"),
-    Mutant("observe consent: the weight of a fit that was released",
-           (Edit(BlindPart, "remember", "if self.phase is Phase.RELEASE:", "if len(self.announced.weights):"),),
-           test_observe.test_a_fit_that_broke_off_before_its_release_is_nothing_to_observe, "no weight of such a fit"),
-    Mutant("observe least agents: refused below",
-           (Edit(rules.Rules, "reason_not_to_observe", "if agents < self.least_agents:", "if False:"),),
-           partial(rate, 5), "a rule of the agent's own"),
-    Mutant("observe grid: rows that continue the fit",
-           (Edit(rules.Rules, "reason_not_to_observe",
-                 "plan.step_seconds != fit.step_seconds or (plan.start - fit.end) % fit.step_seconds", "False"),),
-           partial(not_observed, 3), "rows off the grid are refused"),
-    Mutant("observe after: rows later than the fit",
-           (Edit(rules.Rules, "reason_not_to_observe", "if plan.start <= fit.end:", "if False:"),),
-           partial(not_observed, 4), "rows of the fit are refused"),
-    Mutant("observe days: for so long after the fit",
-           (Edit(rules.Rules, "reason_not_to_observe", "if int(rows[-1]) > fit.end + self.days_after_fit * DAY:",
-                 "if False:"),), partial(rate, 3), "a rule of the agent's own"),
-    Mutant("observe rate: so many rows of a day",
-           (Edit(rules.Rules, "reason_not_to_observe", "if counts.max() > self.rows_per_day:", "if False:"),),
-           partial(rate, 0), "a rule of the agent's own"),
+           partial(test_keys.test_everything_bound_to_a_pair_key_changes_it, {"config": b"\2" * 32})),
+    Mutant("roster", "signed by the authority",
+           (Edit(roster, "check_roster", "verify(authority,", "(lambda *_: None)(authority,"),),
+           claims.test_no_roster_is_taken_but_the_authoritys),
+    Mutant("roster", "its number never goes down",
+           off((Agent, "_take_roster", "if roster.serial < self.own.memory.serial:")),
+           test_liar.test_an_agent_never_takes_an_older_roster),
+    Mutant("roster", "a run is for the agent's own",
+           (Edit(Agent, "_find_roster", 'if wanted != self.roster.hash():\n        raise',
+                'if False:\n        raise'),), claims.test_an_agent_takes_no_run_of_another_roster),
+    # Messages
+    Mutant("messages", "the same one gets the same bytes", off((Agent, "receive", "if data == seen:")),
+           partial(test_matrix.test_the_message_that_belongs_next_is_accepted_where_the_table_says,
+                   place("running/open"))),
+    Mutant("messages", "those of another run are ignored",
+           (Edit(Agent, "_run", "message.run != self.part.session.run.id", "False"),), of_an_agent("running/open")),
+    Mutant("messages", "the aggregator ignores those of another run",
+           (Edit(Aggregator, "_run", "message.run != self.desk.run.id", "False"),), of_the_aggregator("running/sum")),
+    Mutant("messages", "two different ones for one step end the run",
+           off((desk.Pile, "add", "if sender in self._from:")), of_the_aggregator("running/consent")),
+    Mutant("messages", "one meaning, one encoding", off((messages, "_decode", "if _encoder.encode(message) != data:")),
+           test_bad_input.test_what_is_not_exactly_one_message_is_ignored),
+    Mutant("messages", "size before decoding", off((messages, "_decode", "if len(data) > limit + OVERHEAD:")),
+           partial(test_bad_input.test_a_huge_declared_size_allocates_nothing, 0xC6)),
+    Mutant("messages", "not in the roster, not heard",
+           off((Aggregator, "receive", "if not 0 <= sender < len(self.roster):")),
+           partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_roster, desk_places()[0], -1)),
+    Mutant("messages", "an agent is in one run at a time",
+           (Edit(Agent, "_join", "announce.attempt <= under_way.attempt", "False"),), of_an_agent("running/open")),
+    Mutant("messages", "only the leader seals", (Edit(BlindDesk, "_pass_seal", "sender != 0 or self._seal or ", ""),),
+           test_liar.test_only_the_leader_seals_and_once),
+    Mutant("messages", "no days beyond number are answered",
+           off((agents.Agent, "_verdict", "if reason is not None and day_count(plan) > MOST_DAYS:")),
+           partial(test_kept.test_a_plan_that_no_window_can_have_is_refused_before_anything_is_allocated,
+                   "collect", "length", 2**63 - 1, "4194304")),
 )  # fmt: skip
-

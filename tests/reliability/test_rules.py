@@ -9,23 +9,30 @@ import numpy as np
 import pytest
 
 from atdm.crypto import ring
-from atdm.crypto.keys import SigningKey, digest
+from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol import account as rules_of
-from atdm.protocol.account import Account, Answered, Settled, Shown
+from atdm.protocol.account import Account, Settled
 from atdm.protocol.aggregator import State
 from atdm.protocol.blind import release, script
 from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, step_values
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
 from atdm.protocol.blind.release import check_effective
 from atdm.protocol.collect import show_layout
-from atdm.protocol.company import TOO_FEW, check_company, judge
-from atdm.protocol.messages import Keys, Masked, Ready, Release, Total, decode_to_agent, decode_to_aggregator, encode
+from atdm.protocol.company import TOO_FEW, judge
+from atdm.protocol.messages import (
+    Masked,
+    Ready,
+    Release,
+    Total,
+    decode_to_agent,
+    decode_to_aggregator,
+    encode,
+)  # fmt: skip
 from atdm.protocol.plan import DAY, Collect, Plan, check_collect, check_plan
 from atdm.protocol.readings import LEAST_QUANTUM, Readings, dithered
-from atdm.protocol.roster import Roster, check_roster, sign_roster
+from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents
-from atdm.protocol.session import make_keys
 from atdm.protocol.store import Consented
 from tests.clusters import tiny
 from tests.protocol.drive import announcing, drive, parties
@@ -67,41 +74,11 @@ def settled(day: int, company: bytes = ids(1, 2, 3), weights: str = "equal", ste
     return Settled((day,), company, weights, step)
 
 
-def answered(day: int, question: bytes, kind: str = "total", plan: bytes = b"p", days: int = 1) -> Answered:
-    return Answered(tuple(range(day, day + days)), question, kind, plan)
-
-
 def readings(day: int = FIRST, count: int = 48, temperature: float = 20.0, step: int = STEP) -> Readings:
     return Readings(day * DAY + step * np.arange(count), np.full(count, temperature), np.ones(count))
 
 
-def roster_of(*owners: str) -> Roster:
-    return sign_roster(
-        AUTHORITY, [(f"zone{i}", owner, SigningKey(bytes([i + 1]) * 32).public) for i, owner in enumerate(owners)]
-    )
-
-
 # Companies and days
-
-
-def test_a_day_has_one_company() -> None:
-    known = account(settled(FIRST + 3))
-    assert known.refuses_company([FIRST + 3], ids(1, 2, 3)) is None
-    assert known.refuses_company([FIRST + 3], ids(1, 2)) == rules_of.OTHER_COMPANY
-    assert known.refuses_company([FIRST + 2, FIRST + 3], ids(1, 2, 3, 4)) == rules_of.OTHER_COMPANY
-
-
-def test_companies_only_shrink_within_a_block() -> None:
-    """In whatever order days are summed; in the next block anything goes."""
-    known = account(settled(FIRST + 5))
-    for other in (FIRST + 6, FIRST + 27):
-        assert known.refuses_company([other], ids(1, 2, 3, 4)) == rules_of.GROWN
-        assert known.refuses_company([other], ids(1, 2)) is None
-    for other in (FIRST, FIRST + 4):
-        assert known.refuses_company([other], ids(1, 2)) == rules_of.GROWN
-        assert known.refuses_company([other], ids(1, 2, 3, 4)) is None
-    for other in (FIRST - 1, FIRST + 28):
-        assert known.refuses_company([other], ids(7, 8, 9)) is None
 
 
 def test_checking_and_booking_a_company_are_one_step() -> None:
@@ -110,104 +87,6 @@ def test_checking_and_booking_a_company_are_one_step() -> None:
         known.settle(readings(), ids(1, 2), "equal", STEP)
     assert known.settle(readings(FIRST + 1), ids(1, 2), "equal", STEP) == (FIRST + 1,)
     assert known.days[FIRST + 1].company and len(known.time) == 48
-
-
-def test_a_company_has_ten_owners_and_two_thirds_of_those_enrolled() -> None:
-    enrolled = roster_of(*(f"home{i}" for i in range(15)), "home0", "home1")  # 17 agents of 15 owners
-    twice = [m for m in enrolled.members if m.owner in ("home0", "home1")]
-    others = [m for m in enrolled.members if m not in twice]
-
-    def accepted(owners: int, whole: Roster = enrolled, **rules) -> bool:
-        members = tuple(twice + others[: owners - 2])
-        try:
-            check_company(members, whole, [FIRST], ids(1, 2), Account(), Rules(**rules), rows())
-        except RunAborted as error:
-            assert "smaller than this agent accepts" in str(error)
-            return False
-        return True
-
-    assert accepted(10) and not accepted(9)
-    assert not accepted(9, least_agents=3), "less than two thirds"
-    assert accepted(9, roster_of(*(f"home{i}" for i in range(9))), least_agents=9)
-
-
-@pytest.mark.parametrize("company, given", [(ids(1, 2, 3), 48), (ids(1, 2), 36)])
-def test_rows_within_six_hours_of_a_change_of_company_are_not_given(company: bytes, given: int) -> None:
-    """Twelve half hours beside the day that others summed; on the other side too."""
-    for day in (FIRST + 2, FIRST + 4):
-        near = account(settled(FIRST + 3)).beside_a_change(readings(day).time, company)
-        assert (~near).sum() == given and (near[:12].all() or near[-12:].all() or given == 48)
-
-
-def test_a_day_is_shown_under_one_weighting_and_on_one_grid() -> None:
-    known = account(settled(FIRST), settled(FIRST + 1, weights="fitted"))
-
-    def refused(plan, day: int) -> str | None:
-        return known.refuses(plan, day, 5, 5, b"f" if isinstance(plan, Collect) and plan.fit else b"")
-
-    assert refused(rows(), FIRST) is None and refused(fit(), FIRST + 1) is None
-    assert refused(fit(), FIRST) == refused(rows(fit=b"f"), FIRST) == rules_of.OTHER_WEIGHTING
-    assert refused(rows(), FIRST + 1) == rules_of.OTHER_WEIGHTING
-    assert refused(rows(step_seconds=3600), FIRST) == refused(fit(step_seconds=900), FIRST + 1) == rules_of.OTHER_GRID
-
-
-def test_a_day_is_shown_under_the_weights_of_one_fit() -> None:
-    shown = Shown(readings().time.astype("<i8").tobytes(), b"one fit")
-    known = account(settled(FIRST, weights="fitted"))
-    known.settle(readings(), ids(1, 2, 3), "fitted", STEP)
-    known.book(shown)
-    assert known.refuses(rows(fit=b"x"), FIRST, 0, 5, b"one fit") is None
-    assert known.refuses(rows(fit=b"x"), FIRST, 0, 5, b"another") == rules_of.OTHER_WEIGHTING
-    fitted = account(settled(FIRST, weights="fitted"), answered(FIRST, b"q"))
-    assert fitted.refuses(rows(fit=b"x"), FIRST, 0, 5, b"another") == rules_of.OTHER_WEIGHTING
-
-
-def test_a_day_has_room_for_so_many_totals_and_one_model() -> None:
-    plan = fit()
-    known = account(*(answered(FIRST, b"q%d" % i) for i in range(3)))
-    assert known.refuses(plan, FIRST, 2, 5, b"") is None and known.refuses(plan, FIRST, 3, 5, b"") == rules_of.SPENT
-    for spent in (answered(FIRST, b"s", "signs"), answered(FIRST, b"r", "release")):
-        assert account(spent).refuses(plan, FIRST, 2, 5, b"") == rules_of.SPENT
-        again = replace_booking(spent, plan=plan.hash())
-        assert account(again).refuses(plan, FIRST, 2, 5, b"") is None, "the same fit again: its questions decide"
-
-
-def replace_booking(booking: Answered, **changes) -> Answered:
-    return msgspec.structs.replace(booking, **changes)
-
-
-@pytest.mark.parametrize("kind, room", [("total", 5), ("signs", 3), ("release", 1)])
-def test_new_questions_over_a_day_are_answered_while_there_is_room(kind: str, room: int) -> None:
-    known = account(*(answered(FIRST, b"q%d" % i, kind) for i in range(room - 1)))
-    assert known.refuses_question([FIRST], b"new", kind, 5) is None
-    known.book(answered(FIRST, b"last", kind))
-    assert known.refuses_question([FIRST - 1, FIRST], b"new", kind, 5) == rules_of.NO_ROOM
-    assert known.refuses_question([FIRST - 1], b"new", kind, 5) is None
-
-
-def test_a_question_is_answered_four_times_and_counts_once() -> None:
-    known = Account()
-    for _ in range(4):
-        assert known.refuses_question([FIRST], b"q", "total", 1) is None
-        known.book(answered(FIRST, b"q"))
-    assert known.refuses_question([FIRST], b"q", "total", 1) == rules_of.ASKED_TOO_OFTEN
-    assert known.days[FIRST].totals == 1
-
-
-def test_fitted_weights_touch_at_most_120_of_365_days() -> None:
-    known = account(answered(FIRST, b"q", days=100))
-    assert known.refuses_fit(fit(FIRST + 200, 20)) is None
-    assert known.refuses_fit(fit(FIRST + 200, 21)) == rules_of.TOO_MANY_DAYS
-    assert known.refuses_fit(fit(FIRST + 344, 21)) == rules_of.TOO_MANY_DAYS
-    assert known.refuses_fit(fit(FIRST + 345, 21)) is None
-
-
-def test_a_row_is_shown_four_times() -> None:
-    world = World(tiny(2, agents=4, rows=12), 2)
-    found = [world.run(world.aggregator(world.collect(0, 8))) for _ in range(4)]
-    assert len({each.state.tobytes() for each in found}) == 1 and len(found[0].time) == 8
-    assert len(world.run(world.aggregator(world.collect(0, 8))).time) == 0
-    assert len(world.run(world.aggregator(world.collect(4, 8))).time) == 4
 
 
 # In or out
@@ -228,25 +107,11 @@ def test_an_agent_is_in_on_days_with_half_of_their_rows() -> None:
     assert judged(Account(), readings(count=13), rows(length=24)) == ([True], "")
 
 
-def test_in_or_out_is_judged_once() -> None:
-    known = Account()
-    assert judged(known, readings(count=20))[0] == [False, False]
-    assert judged(known, readings(count=96))[0] == [False, True]
-    assert judged(known, readings(FIRST + 5, count=1))[0] == [False, True]
-
-
 def test_whether_the_account_allows_a_day_is_looked_up_every_time() -> None:
     known = Account()
     assert judged(known, readings(count=96))[0] == [True, True]
     known.book(settled(FIRST, weights="fitted"))
     assert judged(known, readings(count=96)) == ([False, True], rules_of.OTHER_WEIGHTING)
-
-
-@pytest.mark.parametrize("value", [85.0, -40.0, np.nan])
-def test_a_day_with_a_reading_that_cannot_be_is_out(value: float) -> None:
-    own = readings(count=96)
-    own.temperature[5] = value
-    assert judged(Account(), own) == ([False, True], TOO_FEW)
 
 
 def test_a_reason_tells_nothing_of_readings() -> None:
@@ -283,7 +148,7 @@ def consented(end: int = FIRST * DAY - STEP) -> Consented:
 ])  # fmt: skip
 def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str | None) -> None:
     reason = FITTED.refuses_collecting(plan, known)
-    assert reason is None if why is None else why in reason
+    assert reason is None if why is None else why in str(reason)
 
 
 @pytest.mark.parametrize("changes, why", [
@@ -294,12 +159,12 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
     reason = FITTED.refuses(fit(**changes))
-    assert reason is None if why is None else why in reason
+    assert reason is None if why is None else why in str(reason)
 
 
 def test_by_default_an_agent_gives_equal_weights_only() -> None:
-    assert "equal weights only" in Rules().refuses(fit())
-    assert "equal weights only" in Rules().refuses_collecting(rows(fit=b"r"), consented())
+    assert "equal weights only" in str(Rules().refuses(fit()))
+    assert "equal weights only" in str(Rules().refuses_collecting(rows(fit=b"r"), consented()))
     assert Rules().refuses_collecting(rows(), None) is None
 
 
@@ -336,24 +201,6 @@ def test_a_company_too_small_for_two_totals_fits_nothing() -> None:
     assert world.run(world.aggregator(world.plan())).sums == 2
 
 
-def test_rows_under_a_fit_need_its_whole_company() -> None:
-    world = World(tiny(2, agents=4, rows=60), 2)
-    role = world.aggregator(world.plan(rows=slice(0, 48)))
-    assert world.run(role) is not None
-    asked = world.collect(48, 8, role)
-    assert world.run(world.aggregator(asked), gone={3}) is None and "whole company" in world.reasons[0]
-    assert len(world.run(world.aggregator(asked)).time) == 8
-
-
-def test_an_agent_that_is_not_in_the_company_takes_no_part() -> None:
-    world = World(tiny(2, agents=4, rows=12), 2)
-    role = world.aggregator(world.collect(0, 8))
-    ready = {i: decode_to_aggregator(world.agent(i).receive(role.start()[0].data)[0], BIG) for i in range(4)}
-    keys = make_keys(world.roster, ready[0].days, {i: ready[i] for i in (0, 1, 2)})
-    (reply,) = world.agent(3).receive(encode(keys))
-    assert b"Refuse" in reply and b"not in the company" in reply
-
-
 # Rosters
 
 
@@ -382,23 +229,6 @@ def test_a_roster_out_of_order_or_with_somebody_twice_is_refused_though_signed()
             sign_roster(AUTHORITY, twice)
     with pytest.raises(PeerError, match="not in the roster"):
         roster.index(bytes(32))
-
-
-def test_the_serial_number_of_a_roster_never_goes_down() -> None:
-    world = World(tiny(2, agents=4, rows=12), 2)
-    names = list(world.cluster.agents)
-    world.enrol(names, serial=7)
-    newer, agent = world.roster, world.agent(1)
-    assert in_on(agent.receive(world.aggregator(world.collect(0, 8)).start()[0].data)) == 2
-    world.enrol(names, serial=6)
-    agent._renew_roster = lambda: world.roster
-    with pytest.raises(PeerError, match="older than 7"):
-        agent.receive(world.aggregator(world.collect(0, 8)).start()[0].data)
-    world.restart(1)
-    with pytest.raises(PeerError, match="older than 7"):
-        world.agent(1)
-    world.roster = newer
-    assert in_on(world.agent(1).receive(world.aggregator(world.collect(0, 8)).start()[0].data)) == 2
 
 
 def test_an_agent_takes_no_run_of_another_roster() -> None:
@@ -452,7 +282,8 @@ def test_an_offset_on_one_total_ends_the_run(word: int) -> None:
         return [data]
 
     drive(aggregator, agents, to_agent=alter)
-    assert aggregator.state is State.ABORTED and "fails its check words" in aggregator.reasons[0]
+    said = f"agent {agents[2].name}: a total fails its check words"  # before it sent another word
+    assert aggregator.state is State.ABORTED and said in aggregator.reasons[0]
 
 
 def test_the_context_hashes_every_total_as_received() -> None:
@@ -490,62 +321,6 @@ def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_
         dithered(still, b"k" * 32, 0.1, 0.0)
 
 
-def test_rows_that_somebody_lacks_do_not_open_and_nobody_is_named() -> None:
-    """Of two homes each lacks a row: the sums there are random words, not counts."""
-    world = World(tiny(2, agents=4, rows=12), 2)
-    for i, row in ((1, 2), (3, 5)):
-        agent = world.agent(i)
-        agent.own = replace(agent.own, readings=agent.own.readings.at(np.delete(np.arange(12), row)))
-    seen: list[np.ndarray] = []
-    deliver = world.deliver
-
-    def watched(i: int, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, BIG)
-        if isinstance(message, Total):
-            seen.append(ring.from_bytes(message.words, len(message.words) // 8))
-        return deliver(i, data)
-
-    world.deliver = watched
-    found = world.run(world.aggregator(world.collect(0, 8)))
-    assert len(found.time) == 6
-    assert (seen[0][[2, 5]] > 2**32).all() and not seen[0][[0, 1, 3, 4, 6, 7]].any()
-
-
-def test_agents_shown_different_offers_share_no_mask() -> None:
-    aggregator, agents = parties(seed=6, rules=LOOSE, weights="equal")
-    alike = ring.to_bytes(np.append(np.zeros(60, dtype=np.uint64), np.uint64(4)))
-
-    def alter(i: int, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, BIG)
-        if i == 2 and isinstance(message, Total):
-            words = ring.from_bytes(message.words, len(message.words) // 8)
-            words[7] = 1  # a row less, for this agent alone
-            data = encode(msgspec.structs.replace(message, words=ring.to_bytes(words)))
-        assert not isinstance(message, Total) or message.words == alike
-        return [data]
-
-    drive(aggregator, agents, to_agent=alter)
-    assert aggregator.state is State.ABORTED
-
-
-def test_an_offer_that_leaves_the_same_rows_and_differs_in_bytes_shares_no_mask_either() -> None:
-    """A row that somebody lacks: any word but zero says so, but only one is the sum."""
-    aggregator, agents = parties(seed=6, rules=LOOSE, weights="equal")
-    own = agents[1].own
-    agents[1].own = replace(own, readings=own.readings.at(np.delete(np.arange(60), 7)))
-
-    def alter(i: int, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, BIG)
-        if i == 2 and isinstance(message, Total):
-            words = ring.from_bytes(message.words, len(message.words) // 8)
-            words[7] += np.uint64(1)
-            data = encode(msgspec.structs.replace(message, words=ring.to_bytes(words)))
-        return [data]
-
-    drive(aggregator, agents, to_agent=alter)
-    assert aggregator.state is State.ABORTED and "do not open" in aggregator.reasons[0]
-
-
 @pytest.mark.parametrize("missing, why", [(0, "contradicts this agent's own flag"), (50, "too few rows for the model")])
 def test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them(missing: int, why: str) -> None:
     """Nobody says for another agent that it has a row; rows that somebody lacks do not count as rows."""
@@ -561,7 +336,7 @@ def test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them(missing: in
 def test_a_run_stops_at_the_agents_limit_of_totals() -> None:
     world = World(tiny(2, agents=6, rows=60), 2, replace(LOOSE, totals=2))
     found = world.run(world.aggregator(world.plan()))
-    assert found.sums == 2 and found.estimate.status == "capped"
+    assert found is not None and found.sums == 2 and found.estimate.status == "capped"
 
 
 def test_every_answer_is_on_the_account_before_it_leaves() -> None:
@@ -602,24 +377,17 @@ def about_to_verify() -> tuple:
     return caught[-1]
 
 
-LIES = {  # of the numbers of order 1 with four steps a day: where a block begins
-    "alpha": 0, "beta": 1, "gamma": 3, "theta": 5, "occupancy": 7, "metrics": 11, "ridge": -5, "rss": -4,
-    "residual": -3, "iterations": -2, "status": -1,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", [*LIES, "weights", "previous"])
-def test_a_leader_whose_numbers_do_not_follow_from_the_totals_ends_the_run(what: str) -> None:
-    sealed, *rest = about_to_verify()
-    release.verify(sealed, *rest)
-    if what in LIES:
-        numbers = sealed.numbers.copy()
-        numbers[LIES[what]] = numbers[LIES[what]] * (1 + 1e-7) + (1 if what in ("iterations", "status") else 0)
-        lie = replace(sealed, numbers=numbers)
-    else:
-        lie = replace(sealed, **{what: getattr(sealed, what) * np.linspace(1, 1 + 1e-6, len(sealed.weights))})
+@pytest.mark.parametrize("what", ["alpha", "weights"])
+def test_a_leader_whose_numbers_follow_from_another_alpha_or_c_ends_the_run(what: str) -> None:
+    """A careful liar: everything else is what α or c would give, had it been that."""
+    sealed, span, inputs, plan, gap, reached, agents = about_to_verify()
+    release.verify(sealed, span, inputs, plan, gap, reached, agents)
+    alpha = sealed.numbers[:1] * (1 + 1e-7 if what == "alpha" else 1)
+    weights = span.sp2(alpha)[0] if what == "alpha" else sealed.weights * (1 + 1e-7)
+    found = SimpleNamespace(alpha=alpha, weights=weights, iterations=int(sealed.numbers[-2]), converged=True)
+    told = release.numbers_of(script.estimate_of(span, inputs, found, gap, reached))
     with pytest.raises(RunAborted, match="leader's numbers"):
-        release.verify(lie, *rest)
+        release.verify(replace(sealed, numbers=told, weights=weights), span, inputs, plan, gap, reached, agents)
 
 
 def test_a_leader_that_claims_convergence_ends_the_run() -> None:
@@ -655,77 +423,28 @@ def test_three_agents_of_unequal_weight_release_nothing() -> None:
     assert aggregator.state is State.ABORTED and "too few agents" in aggregator.reasons[0]
 
 
-def altered_release(change) -> tuple:
-    """A run in which one member's part of the release is changed on its way; the run's state and reasons."""
+@pytest.mark.parametrize("word", [0, 20, -6, -1])
+def test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_taken(word: int) -> None:
+    """The right key, and everybody's word: a coefficient, a row of h or of s, or the salt is another in the box."""
     aggregator, agents = parties(seed=6, rules=LOOSE)
-    seen: dict[int, Release] = {}
 
     def alter(i: int, reply: bytes) -> list[bytes]:
         message = decode_to_aggregator(reply, BIG)
-        if isinstance(message, Release):
-            seen[i] = message
-            reply = encode(change(message, seen, agents[i])) if i == 2 else reply
+        if i == 0 and isinstance(message, Release):
+            key = derive(agents[0]._seed, "release key")
+            told = release.open_release(key, message.box, message.run).copy()
+            told.view(np.uint64)[word] += np.uint64(1)
+            reply = encode(msgspec.structs.replace(message, box=release.seal_release(key, told, message.run)))
         return [reply]
 
-    refused = drive(aggregator, agents, to_aggregator=alter)
-    return aggregator, refused
-
-
-@pytest.mark.parametrize("word", [0, 20, -6, -2])
-def test_a_release_that_one_member_altered_is_not_taken(word: int) -> None:
-    """A number, a row of h or s, the salt: the hash is not summed, so that nobody can correct it."""
-
-    def change(message: Release, _seen, _agent) -> Release:
-        words = ring.from_bytes(message.words, len(message.words) // 8)
-        words[word] += np.uint64(1)
-        return msgspec.structs.replace(message, words=ring.to_bytes(words))
-
-    aggregator, _ = altered_release(change)
+    drive(aggregator, agents, to_aggregator=alter)
     assert aggregator.state is State.ABORTED and "vouches for" in aggregator.reasons[0]
 
 
-def test_a_member_that_vouches_for_something_else_ends_the_run() -> None:
-    def change(message: Release, _seen, agent) -> Release:
-        signature = agent._identity.sign("vouch", 2, bytes(32))
-        return msgspec.structs.replace(message, hash=bytes(32), signature=signature)
-
-    aggregator, _ = altered_release(change)
-    assert aggregator.state is State.ABORTED and "vouches for" in aggregator.reasons[0]
-
-
-def test_nobody_vouches_for_another() -> None:
-    aggregator, refused = altered_release(
-        lambda message, seen, _: msgspec.structs.replace(message, signature=seen[0].signature)
-    )
-    assert aggregator.state is State.RUNNING and any("does not verify" in each for each in refused)
-
-
-def test_a_seal_that_nobody_else_was_shown_ends_the_run() -> None:
-    """The leader seals for one member other numbers, true ones by its own account: masks and hashes part."""
-    aggregator, agents = parties(seed=6, rules=LOOSE)
-    first = agents[0]
-
-    def alter(i: int, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, BIG)
-        if i == 2 and type(message).__name__ == "Seal":
-            part = first.part
-            veil, context = part._veil, part._veil.context
-            veil.context = agents[2].part._veil.context
-            sealed = release.unpack_sealed(opened_seal(part, message.box), part.plan, len(part.parts))
-            other = replace(sealed, salt=sealed.salt + 1.0)
-            box = script.seal(part._seal_key(), other.pack(), purpose="seal", sender=first._identity.public,
-                              receiver="agents")  # fmt: skip
-            veil.context = context
-            data = encode(msgspec.structs.replace(message, box=box))
-        return [data]
-
-    drive(aggregator, agents, to_agent=alter)
-    assert aggregator.state is State.ABORTED and "shown another run" in aggregator.reasons[0]
-
-
-def opened_seal(part, box: bytes) -> bytes:
-    leader = part.session.run.members[0].identity
-    return script.open_sealed(part._seal_key(), box, purpose="seal", sender=leader, receiver="agents")
+def test_masks_and_hashes_of_a_release_follow_from_the_seal() -> None:
+    before, after = stand(place("running/seal")).part, stand(place("running/release")).part
+    seal = decode_to_agent(recorded("blind").down[MEMBER][place("running/seal").messages][0], BIG)
+    assert after._veil.context == digest("blind context", before._veil.context, seal.box)
 
 
 def test_a_ladder_of_ridges_goes_up_to_the_first_without_a_negative_weight() -> None:
@@ -750,17 +469,3 @@ def test_weather_that_does_not_cover_the_rows_ends_the_run() -> None:
     aggregator = announcing(agents, plan, tiny(0, agents=4, rows=60))
     drive(aggregator, agents)
     assert aggregator.state is State.ABORTED and "does not cover every kept row" in aggregator.reasons[0]
-
-
-def test_a_member_must_be_in_on_every_day_of_the_run() -> None:
-    """An aggregator that names a day on which somebody is out is refused by everybody."""
-    world = World(tiny(2, agents=4, rows=12), 2)
-    agent = world.agent(3)
-    agent.own = replace(agent.own, readings=agent.own.readings.at(np.arange(4, 12)))
-    role = world.aggregator(world.collect(0, 8))
-    ready = {i: decode_to_aggregator(world.agent(i).receive(role.start()[0].data)[0], BIG) for i in range(4)}
-    assert ready[3].days == b"\x02" and ready[0].days == b"\x03"
-    keys: Keys = make_keys(world.roster, b"\x03", ready)
-    for i in range(4):
-        (reply,) = world.agent(i).receive(encode(keys))
-        assert b"Refuse" in reply and b"not in on all days" in reply

@@ -6,8 +6,8 @@ import io
 import json
 import os
 import struct
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +26,25 @@ LATER = 8  # rows
 RELEASED = ["ledger.json", "metrics.json", "model.json", "report.html", "series.csv"]
 
 
-def atdm(*arguments, timeout=120, **options):
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "atdm", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, **options)
+def cli(*words: object) -> tuple[int, str, str]:
+    """What a command of this process ends with and prints; words as they would be typed."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv, code = ["atdm", *map(str, words)], 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+def rehearsed(*words: object) -> dict:
+    """What `atdm rehearse` prints."""
+    code, out, err = cli("rehearse", *words, "--json")
+    assert code == 0, err
+    return json.loads(out)
 
 
 def write_tables(cluster, folder: Path) -> tuple[Path, Path]:
@@ -59,15 +74,12 @@ def left_behind() -> list[str]:
 
 
 def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running(tmp_path, monkeypatch):
-    cluster = tiny(1, agents=10, rows=100 + LATER)
-    zones, weather = write_tables(cluster, tmp_path)
+    zones, weather = write_tables(tiny(1, agents=10, rows=100), tmp_path)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    done = atdm("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5, "--json",
-                "--observe", LATER)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    document = rehearsed(zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5)
     assert document["weighting"] == "equal" and document["out"] == {}
     assert document["in_process"]["identical"] is True and document["in_process"]["difference"] == 0.0
     assert document["processes"] == 4 and document["agents"] == 10
@@ -80,26 +92,6 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
     assert list(temporary.iterdir()) == []
     if sys.platform == "linux":
         assert not [line for line in left_behind() if str(temporary) in line]
-    seen = document["observed"]
-    assert len(seen["rows"]) == seen["asked"] == LATER and seen["identical"] is True
-    assert 0 < seen["difference_c"] < 5e-3  # the dither
-    observed = read_observed(tmp_path / "out" / "observed.csv")
-    assert list(observed.index) == list(cluster.time[-LATER:])
-    ahead = forecast_from(observed.iloc[:-3], weather, tmp_path)
-    assert [row["time"] for row in ahead] == [t.isoformat() for t in cluster.time[-4:]]
-    assert ahead[0]["aggregate_temp_c"] == observed["aggregate_temp_c"].iloc[-4]
-
-
-def forecast_from(observed, weather: Path, folder: Path) -> list[dict]:
-    """`atdm forecast --observed` for a plan of 10 kW."""
-    observed.rename_axis("time").to_csv(folder / "observed.csv")
-    time = pd.read_parquet(weather)["time"].iloc[-3:]
-    pd.DataFrame({"time": time, "load_kw": 10.0}).to_csv(folder / "plan.csv", index=False)
-    words = ["forecast", folder / "out" / "model.json", "--weather", weather, "--load", folder / "plan.csv",
-             "--observed", folder / "observed.csv", "--json"]  # fmt: skip
-    code, out, err = cli(*words)
-    assert code == 0, err
-    return json.loads(out)["trajectory"]
 
 
 def test_a_rehearsal_with_fitted_weights_gives_the_numbers_of_one_process(tmp_path):
@@ -116,29 +108,15 @@ def test_a_rehearsal_with_fitted_weights_gives_the_numbers_of_one_process(tmp_pa
 def test_a_rehearsal_that_cannot_succeed_says_why_and_writes_nothing(tmp_path):
     """The window is shorter than agents accept: every agent is out, the aggregator says so, all goes down."""
     zones, weather = write_tables(tiny(1, agents=10, rows=40), tmp_path)
-    done = atdm("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 10,
-                "--weights", "fitted")  # fmt: skip
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
+    code, out, err = cli("rehearse", zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 10,
+                         "--weights", "fitted")  # fmt: skip
+    assert code == 1 and out == ""
+    last = err.strip().splitlines()[-1]
     assert last.startswith("atdm: ") and "agents say: too few rows for the model" in last
     assert not (tmp_path / "out").exists()
 
 
 # The commands of a deployment, whose agents have the rules that agents have
-
-
-def cli(*words: object) -> tuple[int, str, str]:
-    """What a command of this process ends with and prints; words as they would be typed."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv, code = ["atdm", *map(str, words)], 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return code, out.getvalue(), err.getvalue()
 
 
 CANARY = (23.4567, 7.6543)  # °C and kW of one stamp of one home
@@ -218,6 +196,20 @@ def test_observed_rows_are_kept_in_a_table_that_grows(deployment):
     assert "all rows that are over have been collected" in third[2] and "the model has equal weights" in other[2]
 
 
+def test_a_forecast_goes_on_from_the_last_rows_observed(deployment, tmp_path):
+    """For a load plan of 10 kW."""
+    observed, stage = read_observed(deployment.folder / "out" / "observed.csv"), deployment.theatre.stage
+    observed.iloc[:-3].rename_axis("time").to_csv(tmp_path / "observed.csv")
+    time = deployment.theatre.cluster.time
+    pd.DataFrame({"time": time[-3:], "load_kw": 10.0}).to_csv(tmp_path / "plan.csv", index=False)
+    code, out, err = cli("forecast", deployment.folder / "out" / "model.json", "--weather", stage.weather, "--load",
+                         tmp_path / "plan.csv", "--observed", tmp_path / "observed.csv", "--json")  # fmt: skip
+    assert code == 0, err
+    ahead = json.loads(out)["trajectory"]
+    assert [row["time"] for row in ahead] == [t.isoformat() for t in time[-4:]]
+    assert ahead[0]["aggregate_temp_c"] == observed["aggregate_temp_c"].iloc[-4]
+
+
 def test_a_home_reads_in_its_account_what_it_gave_and_no_reading(deployment):
     state, roster = deployment.theatre.state(deployment.home), deployment.theatre.stage.roster
     account = read_account(state)
@@ -295,22 +287,19 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
 
 
 @pytest.mark.soak
-def test_the_papers_cluster_gives_the_same_numbers_over_nats(tmp_path, refit64):
+@pytest.mark.parametrize("options", [["--weights", "equal"], ["--weights", "fitted"], ["--protocol", "paper"]])
+def test_the_papers_cluster_gives_the_same_numbers_over_nats(refit64, options):
     folder = Path(os.environ["ATDM_REFIT64"])
-    for protocol in ("blind", "paper"):
-        done = atdm("rehearse", folder / "zones.parquet", folder / "weather.parquet", "--protocol", protocol, "--json",
-                    timeout=600)  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert document["in_process"]["difference"] < 1e-6
-        assert document["in_process"]["identical"] or protocol == "paper"
+    options = options if "paper" not in options else [*options, "--weights", "fitted"]
+    document = rehearsed(folder / "zones.parquet", folder / "weather.parquet", *options)
+    assert document["in_process"]["difference"] < 1e-6
+    assert document["in_process"]["identical"] or "paper" in options
 
 
 @pytest.mark.soak
-def test_five_hundred_agents_in_a_handful_of_processes(tmp_path):
+@pytest.mark.parametrize("weights", ["equal", "fitted"])
+def test_five_hundred_agents_in_a_handful_of_processes(tmp_path, weights):
     zones, weather = write_tables(tiny(2, agents=500, rows=240), tmp_path)
-    done = atdm("rehearse", zones, weather, "--order", 1, "--agents-per-process", 100, "--json", timeout=1800)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = rehearsed(zones, weather, "--order", 1, "--agents-per-process", 100, "--weights", weights)
     assert document["agents"] == 500 and document["in_process"]["identical"]
     print(document["rounds"], document["cost"])

@@ -31,6 +31,9 @@ from atdm.run import rows_of_plan, weather_of
 
 LATER = 2  # step of a run at which it is under way in every protocol
 LEFT_OUT = 3  # agents that are left out in turn, where companies are chosen
+CHOSEN = (  # λ, M, training share and share of the window with which totals differed most
+    (1e4, 1, 0.95, 1.0), (1e3, 2, 0.3, 1.0), (100.0, 2, 0.75, 1 / 3),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,15 +337,25 @@ def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
     yield Collect(step_seconds=step, start=plan.start, length=plan.length)
 
 
-def chosen_plan(stage: Stage, plan: Plan, colluder: int) -> Mounted:
-    """Everybody follows the protocol; the aggregator only asks for as little ridge and as many totals as agents grant,
-    so that the totals differ as much as they can."""
-    least = stage.agents[0].own.rules.ridge[0]
-    plans = [
-        msgspec.structs.replace(plan, ridge=ridge, nonnegative="free", solver_tolerance=1e-9, tolerance=1e-12)
-        for ridge in (least, 1.0)
-    ]
-    return _combined(stage, ((each, leaving_out()) for each in plans), colluder)
+def chosen_plan(stage: Stage, plan: Plan, colluder: int, number: int) -> Mounted:
+    """Everybody follows the protocol; the aggregator only asks for numbers and rows that agents accept and that make
+    totals differ: a large ridge lets the agent that moves most outweigh the others, few training rows or days let
+    directions vary."""
+    ridge, order, train, share = CHOSEN[number % len(CHOSEN)]
+    days = int(plan.length * plan.step_seconds // DAY * (1 - share))
+    start = plan.start + days * DAY
+    wanted = msgspec.structs.replace(
+        plan, ridge=ridge, order=order, train=train, nonnegative="free", solver_tolerance=1e-9, start=start,
+        length=plan.length - days * DAY // plan.step_seconds,
+        weather=weather_of(stage.cluster).hash(start, plan.start + (plan.length - 1) * plan.step_seconds),
+    )  # fmt: skip
+    aggregator = stage.play(wanted)
+    if aggregator.state is not State.DONE:
+        return _mounted(aggregator)
+    totals = stage.view(wanted, aggregator, [colluder]).totals()
+    rows = positions(seconds(stage.cluster.time), Released.of(aggregator).kept)
+    note = f"{totals.shape[1]} totals at λ = {ridge:g}, order {order}, {train:.0%} of {len(rows)} rows for training"
+    return Mounted(True, [replace(guess, rows=rows) for guess in separate_totals(totals)], note)
 
 
 def _combined(stage: Stage, asked: Iterable[tuple[AnyPlan, Choose]], colluder: int | None) -> Mounted:

@@ -26,7 +26,7 @@ from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design, FloatArray, IntArray
 from atdm.kernel.span import Span
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind.layouts import part_bound
+from atdm.protocol.blind.layouts import part_bound, unpack_counts
 from atdm.protocol.messages import Message, ToAgent, Total
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import positions, public_inputs, seconds, window
@@ -111,7 +111,8 @@ class Steering:
         def act(phase: str, opened: Fields) -> Fields | None:
             nonlocal threshold
             if phase == "rows":
-                self.kept = window(self.plan)[opened["missing"] == 0]
+                stamps = window(self.plan)
+                self.kept = stamps[unpack_counts(opened["missing"], self.agents, len(stamps)) == 0]
             elif phase == "open":
                 if not len(self._shape):
                     self._choose_functional(opened)
@@ -230,7 +231,7 @@ def steered_totals(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -
         if found := attack.isolated(sharp):
             guesses.append(Guess(series=np.column_stack(found), rows=rows, scaled=sharp))
     counts = ", ".join(str(above.count) for above in attack.known)
-    return Mounted(bool(guesses), guesses, f"{len(attack.known)} thresholds with {counts} agents above")
+    return Mounted(bool(guesses), guesses, f"not claimed; {len(attack.known)} thresholds with {counts} above")
 
 
 def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mounted:
@@ -252,7 +253,7 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
             rows = Released.of(shown)
             mine = attack.own_share(attack.known[-1].threshold) * stage.own_series(colluder, rows.kept)
             series = (rows.state * attack.agents / 2 - mine)[:, None]
-            note = f"{len(rows.kept)} rows after the fit; the weights of all others are zero"
+            note = f"not claimed; {len(rows.kept)} rows after the fit, in which the weights of all others are zero"
             return Mounted(True, [Guess(series=series, rows=attack.rows(rows.kept))], note)
         return Mounted(False, [], "stopped: " + "; ".join(shown.reasons[:1]))
     return Mounted(False, [], "no threshold had exactly one agent above")

@@ -184,7 +184,8 @@ class Aggregator:
         try:
             company, days = self._choose(answers, self.roster, self._least)
         except RunAborted as error:
-            reasons = sorted({one_line(ready.reason) for ready in self.answers.values() if ready.reason})
+            said = {one_line(ready.reason) for ready in self.answers.values() if ready.reason}
+            reasons = sorted(said | set(self.refusals.values()))
             raise RunAborted(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error)) from None
         keys = make_keys(self.roster, bits(days), {place: self.answers[place] for place in company})
         try:
