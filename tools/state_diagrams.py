@@ -89,8 +89,9 @@ def table_edges(role: str) -> list[Edge]:
     for (state, message), handler in table.items():
         for target in targets(role, handler.__name__, message.__name__):
             found.setdefault((str(state), str(state) if target == "same" else target), []).append(message.__name__)
-    edges = [(a, b, ", ".join(names)) for (a, b), names in found.items()]
-    return edges + [(a, b, label) for a, b, label in UNASKED[role]]
+    for a, b, label in UNASKED[role]:
+        found.setdefault((a, b), []).append(label)
+    return [(a, b, ", ".join(names)) for (a, b), names in found.items()]
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> str:

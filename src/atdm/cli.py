@@ -558,9 +558,12 @@ def enroll_roster(
     host: Annotated[
         list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
     ] = ["127.0.0.1", "localhost"],  # noqa: B006 - typer copies it
+    since: Annotated[
+        str | None, typer.Option(help="First day that keys new since the last roster give; today if not given.")
+    ] = None,
 ) -> None:
     """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
-    roster, nats = enrolment.create_roster(folder, output, host)
+    roster, nats = enrolment.create_roster(folder, output, host, deploy.parse_day(since, "--since"))
     print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
     if nats is None:
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")

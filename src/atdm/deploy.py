@@ -355,6 +355,11 @@ def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
         raise UsageError(f"{option} {text}: write a time such as 2014-01-01T00:00Z") from None
 
 
+def parse_day(text: str | None, option: str) -> int | None:
+    """A UTC day as its number since 1970."""
+    return None if text is None else int(parse_stamp(text, Format(), option).timestamp()) // DAY
+
+
 def check_offered(protocol: str) -> None:
     """Refuse a protocol that no agent knows before anybody is asked."""
     if protocol not in OFFERED:

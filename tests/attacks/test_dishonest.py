@@ -7,10 +7,10 @@ from atdm.attacks import dishonest
 from atdm.attacks.score import RECOVERED
 from atdm.attacks.stage import Stage, repeatable
 from atdm.crypto import prg, ring
-from atdm.protocol import opened
+from atdm.protocol import collect, opened
 from atdm.protocol.blind import veil
 from atdm.run import make_plan
-from tests.attacks.helpers import LOOSE, tiny, truth_of
+from tests.attacks.helpers import LOOSE, rewritten, tiny, truth_of
 
 
 @pytest.fixture
@@ -63,20 +63,24 @@ def test_equivocation_is_caught_even_without_check_words(cluster, monkeypatch):
     assert not dishonest.equivocate(Stage(cluster, LOOSE, share=False), plan_of(cluster)).accepted
 
 
-def test_equivocation_without_check_words_and_chained_context_releases_one_agent(cluster, monkeypatch):
-    plain = veil.digest
+def test_equivocation_without_check_words_and_chained_context_releases_one_agent(monkeypatch):
+    cluster, plain = tiny(rows=160), veil.digest
     without_check_words(monkeypatch)
     monkeypatch.setattr(veil, "digest", lambda label, *parts: plain(label, *parts[:1]))
     stage = Stage(cluster, LOOSE, repeatable(1), share=False)
-    mounted = dishonest.equivocate(stage, plan_of(cluster), victim=1)
+    mounted = dishonest.equivocate(stage, plan_of(cluster, ridge=10.0), victim=1)
     [(name, rmse)] = scored(stage, mounted)
     assert mounted.accepted and name == stage.agents[1].name and rmse < 0.1
 
 
 def test_rows_offered_differently_to_one_agent_are_not_summed(cluster, monkeypatch):
-    """Equal weights: masks hash the offers as received, and even without them the lengths disagree."""
-    plan = plan_of(cluster, weights="equal")
+    """Equal weights: masks depend on the offers as received."""
+    plan, plain = plan_of(cluster, weights="equal"), collect.digest
     assert not dishonest.inconsistent_offer(Stage(cluster, LOOSE), plan).accepted
+    monkeypatch.setattr(collect, "digest", lambda label, *parts: plain(label, *parts[:1]))
+    stage = Stage(cluster, LOOSE)
+    [(name, rmse)] = scored(stage, dishonest.inconsistent_offer(stage, plan, victim=1))
+    assert name == stage.agents[1].name and rmse < 1e-2
 
 
 @pytest.mark.parametrize("protocol", ["blind", "paper", "moments"])

@@ -389,7 +389,7 @@ def contexts(run, totals):
 def questions(company, plan, kept, totals):
     """What an agent's account has of each question: the first total, and the one after each total, without its veil."""
     stamps = b"".join(struct.pack("<q", stamp) for stamp in kept)
-    question = digest("blind question", 2, company, plan_hash(plan), stamps)
+    question = digest("blind question", 2, digest("company", company), plan_hash(plan), stamps)
     found = [digest("question", question, "open")]
     for phase, words, following in totals:
         question = digest("question", question, phase, to_bytes(words))

@@ -5,10 +5,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.messages import encode
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny
@@ -70,3 +73,14 @@ def drive(
         if not inbox and aggregator.state is State.GATHERING:
             inbox += aggregator.close()
     return refused
+
+
+def altering(kind: type, change: Callable[[int, Any], list]) -> Alter:
+    """For `drive`: messages of one kind become what change(agent, message) gives; others pass."""
+
+    def alter(i: int, data: bytes) -> list[bytes]:
+        if msgspec.msgpack.decode(data)["type"] != kind.__name__:
+            return [data]
+        return [encode(each) for each in change(i, msgspec.msgpack.decode(data, type=kind))]
+
+    return alter

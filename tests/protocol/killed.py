@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 from atdm.protocol.store import Store
@@ -19,6 +20,7 @@ from tests.protocol.world import Killed, World
 
 AGENTS, LEADER, SEED = 4, 0, 3
 MOMENTS = ("before", "within", "after")
+FORK = get_context("fork")
 
 
 class Deadly(Store):
@@ -48,73 +50,32 @@ class Deadly(Store):
 
 
 class Process:
-    """The agent behind two pipes; a new process, from the journal, whenever there is none."""
+    """The agent behind a pipe; a new process, from the journal, whenever there is none."""
 
     def __init__(self, world: World, path: Path, write: int, moment: str) -> None:
         self.world, self.path, self.write, self.moment = world, path, write, moment
-        self.pid, self.deaths = 0, 0
+        self.process, self.deaths = None, 0
 
     def receive(self, data: bytes) -> list[bytes]:
-        if not self.pid:
-            self._start()
-        _put(self.to, [data])
-        replies = _get(self.back)
-        if replies is None:
-            os.waitpid(self.pid, 0)
-            self.pid, self.write = 0, 0  # the next life is not killed
+        if self.process is None:
+            self.pipe, other = FORK.Pipe()
+            self.process = FORK.Process(target=self._live, args=(other,), daemon=True)
+            self.process.start()
+            other.close()
+        try:
+            self.pipe.send(data)
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            self.process, self.write = None, 0  # the next life is not killed
             self.deaths += 1
-            raise Killed
-        return replies
+            raise Killed from None
 
-    def _start(self) -> None:
-        to_child, to = os.pipe()
-        back, from_child = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.close(to)
-                os.close(back)
-                self.world.stores[LEADER] = Deadly(Disk(self.path), self.write, self.moment)
-                agent = World.agent(self.world, LEADER)
-                while (messages := _get(to_child)) is not None:
-                    _put(from_child, agent.receive(messages[0]))
-            finally:
-                os._exit(0)  # never back into the test's own loop
-        os.close(to_child)
-        os.close(from_child)
-        self.to, self.back = os.fdopen(to, "wb", 0), os.fdopen(back, "rb", 0)
-
-    def stop(self) -> None:
-        if self.pid:
-            self.to.close()
-            os.waitpid(self.pid, 0)
-            self.pid = 0
-
-
-def _put(pipe, messages: list[bytes]) -> None:
-    handle = pipe if isinstance(pipe, int) else pipe.fileno()
-    data = b"".join(len(part).to_bytes(8, "little") + part for part in (len(messages).to_bytes(1, "little"), *messages))
-    while data:
-        data = data[os.write(handle, data) :]
-
-
-def _get(pipe) -> list[bytes] | None:
-    handle = pipe if isinstance(pipe, int) else pipe.fileno()
-
-    def read(size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = os.read(handle, size - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return data
-
-    try:
-        count = read(int.from_bytes(read(8), "little"))[0]
-        return [read(int.from_bytes(read(8), "little")) for _ in range(count)]
-    except EOFError:
-        return None
+    def _live(self, pipe) -> None:
+        self.world.stores[LEADER] = Deadly(Disk(self.path), self.write, self.moment)
+        agent = World.agent(self.world, LEADER)
+        while True:
+            pipe.send(agent.receive(pipe.recv()))
 
 
 def live(folder: Path, write: int, moment: str) -> tuple[int, bool]:
@@ -125,12 +86,12 @@ def live(folder: Path, write: int, moment: str) -> tuple[int, bool]:
     world.stores[LEADER] = Disk(path)
     world.agent = lambda i: process if i == LEADER else World.agent(world, i)
     outcome = world.run(world.aggregator(world.plan()))
-    process.stop()
+    if process.process is not None:
+        process.process.kill()
     return process.deaths, outcome is not None
 
 
 def main(folder: Path, moments: int) -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     deaths, done = 0, 0
     for write in range(1, 100):
         results = [live(folder, write, MOMENTS[(write + k) % len(MOMENTS)]) for k in range(moments)]

@@ -54,7 +54,7 @@ class Record:
         if isinstance(plan, Plan):
             touched = {d for d in self.totals if self.totals[d]} | set(days_of(plan))
             return any(sum(d <= e < d + 365 for e in touched) > 120 for d in touched)
-        if not plan.fit or plan.fit not in self.fits:
+        if not plan.fit or plan.fit not in list(self.fits)[-4:]:  # the weights of the last four are kept
             return bool(plan.fit)
         _, end, _, step = self.fits[plan.fit]
         last = plan.start + (plan.length - 1) * plan.step_seconds
@@ -183,12 +183,15 @@ class Home:
                 authority=self.replay.authority.public, weather=self.replay.weather, rules=RULES, store=self.store,
                 random_bytes=self.replay.rng.randbytes, renew=self.readings, renew_roster=lambda: self.replay.roster,
             )  # fmt: skip
+            if self.agent.state is agent_module.State.LOST:  # roster or file changed meanwhile: its account stays
+                self.record.fits.pop(self.run, None)
         try:
             said = [msgspec.msgpack.decode(d, type=m.ToAggregator) for d in self.agent.receive(m.encode(message))]
         except PeerError as error:
             return [error]
         reasons = [reply.reason for reply in said if getattr(reply, "reason", "")]
         self.replay.seen.update(re.sub(r"home\d+|key \w+", "…", reason) for reason in reasons)
+        self.run = getattr(message, "run", b"")
         return said
 
 
@@ -355,7 +358,7 @@ class Replay:
                 if name == "rows":
                     record.settle(days, ids, plan)
                 may = all(record.answers((question, n), KINDS[n], days, owners) for n in names or KINDS)
-                odd = lie == "forges" or "usable training rows" in str(left(each))
+                odd = any(text in str(left(each)) for text in ("usable training rows", "do not determine"))
                 assert may == (left(each) is None) or odd, (honest[k].name, names, each)
                 if left(each) is None:
                     record.book((question, *names), KINDS[min(names)], days, plan)
@@ -369,7 +372,6 @@ class Replay:
             home.record.shown.update(kept)
             self.asked.update((home.id, t) for t in kept)
             home.record.fits[first.run] = ((question, name), rows[-1], ids, plan.step_seconds)
-            home.record.fits = dict(list(home.record.fits.items())[-4:])  # the weights of the last four are kept
             for day in days:
                 self.models[home.id, day].add(question)
         self.openings.append((ids, {h.id for h in honest.values()}, (question, name), set(kept)))
@@ -422,11 +424,12 @@ def live(replay: Replay, day: int) -> None:
     replay.now = (FIRST + day + 1) * DAY
     replay.change()
     for _ in range(rng.choice([1, 1, 2, 3])):
-        way = rng.choice(["good"] * 12 + ["everybody"] * 2 + ["fewer", "more", "all days", "one"])
+        way = rng.choice(["good"] * 16 + ["everybody"] + ["fewer", "more", "all days", "one"])
         lie = rng.choice([""] * 16 + ["claims", "claims", "forges", "forges", "two in flight"])
         broken = rng.choice([99] * 16 + [0, 1, 2, 2, 3, 4, 5, 6])
         start = (FIRST + max(day - rng.choice([0, 0, 0, 1, 2, rng.randrange(35)]), 0)) * DAY
-        kind = rng.choice(["day"] * 3 + ["days", "grid", "fit"] if day // 14 % 2 else ["fit", "observe"] + 3 * ["again"])
+        kinds = ["day"] * 3 + ["days", "grid", "fit"] if day // 14 % 2 else ["fit", "observe"] + ["again"] * 3
+        kind = rng.choice(kinds)
         if kind == "day":  # or a portion of it
             first = rng.choice([0, 0, rng.randrange(12)])
             plan = Collect(step_seconds=STEP, start=start + first * STEP, length=rng.randint(1, 12 - first))
@@ -439,7 +442,7 @@ def live(replay: Replay, day: int) -> None:
             plan = Collect(step_seconds=STEP, start=end, length=rng.randint(1, 18), fit=run)
         elif kind == "again" and replay.fits:  # the same fit, or nearly
             plan = rng.choice(replay.fits[-2:])
-            if rng.random() < 0.2:
+            if rng.random() < 0.15:
                 plan = msgspec.structs.replace(plan, ridge=plan.ridge + 1, totals=rng.choice([2, 3, 5]))
         elif day < 3:
             continue
@@ -518,7 +521,7 @@ def clear(monkeypatch):
 
 
 def test_months_of_lies_leave_no_difference_that_shows_a_home(clear) -> None:
-    seed = 1
+    seed = 28
     seen = replayed(seed, 210)
     print(f"seed {seed}: {dict(seen)}")
     assert seen["openings"] > 60 and seen["fits"] > 10
@@ -528,8 +531,7 @@ def test_months_of_lies_leave_no_difference_that_shows_a_home(clear) -> None:
 
 @pytest.mark.soak
 def test_ten_years_of_lies(clear) -> None:
-    seen = sum((replayed(seed, 400) for seed in range(100, 109)), Counter())
-    print(dict(seen))
+    print(dict(sum((replayed(seed, 400) for seed in range(100, 109)), Counter())))
 
 
 # The rules at their edges
@@ -639,7 +641,7 @@ def test_there_is_one_total_for_three_owners_and_never_more_than_five(owners: in
     assert Rules().totals_for(owners) == FIT.totals_for(owners) == totals
 
 
-@pytest.mark.parametrize(("enrolled", "owners", "fine"), [(10, 10, 1), (9, 9, 0), (15, 10, 1), (16, 10, 0), (16, 11, 1)])
+@pytest.mark.parametrize("enrolled, owners, fine", [(10, 10, 1), (9, 9, 0), (15, 10, 1), (16, 10, 0), (16, 11, 1)])
 def test_a_company_has_ten_owners_and_two_thirds_of_the_roster(enrolled: int, owners: int, fine: int) -> None:
     members = [(f"{k}.{part}", f"owner{k}", bytes([k, part]) * 16) for k in range(enrolled) for part in range(2)]
     roster = sign_roster(SigningKey(bytes(32)), members)

@@ -9,44 +9,22 @@ import pytest
 from atdm.crypto import ring
 from atdm.crypto.keys import open_sealed, seal
 from atdm.errors import PeerError
-from atdm.protocol import agent as agents_module
 from atdm.protocol.account import ASKED_TOO_OFTEN, GROWN, OTHER_COMPANY
+from atdm.protocol.agent import State as AgentState
 from atdm.protocol.aggregator import State
 from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, number_count
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.desk import Outcome
-from atdm.protocol.messages import (
-    Announce,
-    Ready,
-    Refuse,
-    Release,
-    Seal,
-    ToAggregator,
-    Total,
-    decode_to_agent,
-    decode_to_aggregator,
-    encode,
-)  # fmt: skip
+from atdm.protocol.messages import Announce, Ready, Refuse, Release, Seal, ToAggregator, Total, encode
 from atdm.protocol.plan import VERSION
 from atdm.protocol.session import make_keys
 from tests.clusters import tiny
-from tests.protocol.drive import drive, parties
+from tests.protocol.drive import altering, drive, parties
 from tests.protocol.world import LOOSE, Killed, World, written
 
-BIG = 10**9
 VICTIM, LIAR = 2, 3
-
-
-def altering(kind: type, change):
-    """A carrier of messages that changes those of one kind: change(agent, message) gives what goes on instead."""
-
-    def alter(i: int, data: bytes) -> list[bytes]:
-        if msgspec.msgpack.decode(data)["type"] != kind.__name__:
-            return [data]
-        return [encode(each) for each in change(i, msgspec.msgpack.decode(data, type=kind))]
-
-    return alter
+change = msgspec.structs.replace
 
 
 def nothing_released(aggregator, why: str = "") -> None:
@@ -66,20 +44,19 @@ def test_an_aggregator_that_departs_from_its_part_gets_nothing(way, seed):
     target, victim, history = int(rng.integers(1, 4)), int(rng.integers(4)), {}
     at, offset = int(rng.integers(10**6)), np.uint64(1 << int(rng.integers(64)))
 
-    def change(i, message):
+    def lie(i, message):
         words = ring.from_bytes(message.words, len(message.words) // 8)
         history.setdefault(message.step, words.copy())
         if message.step != target or (way in ("equivocate", "drop") and i != victim):
             return [message]
         if way in ("offset", "equivocate"):
             words[at % len(words)] += offset
-        elif way != "duplicate":
-            words = {"replay": history[target - 1], "swap": words[::-1].copy(), "zero": 0 * words, "drop": None}[way]
-        altered = [] if words is None else [msgspec.structs.replace(message, words=ring.to_bytes(words))]
-        return altered * 2 if way == "duplicate" else altered
+        elif way in ("replay", "swap", "zero"):
+            words = {"replay": history[target - 1], "swap": words[::-1].copy(), "zero": 0 * words}[way]
+        return [change(message, words=ring.to_bytes(words))] * {"drop": 0, "duplicate": 2}.get(way, 1)
 
     with np.errstate(over="ignore"):
-        drive(aggregator, agents, altering(Total, change))
+        drive(aggregator, agents, altering(Total, lie))
     if way == "duplicate":  # the same bytes twice are answered with the same bytes, and the run goes on
         assert aggregator.state is State.DONE
     else:
@@ -104,7 +81,6 @@ def test_nobody_says_for_another_agent_that_it_has_a_row(monkeypatch):
 
 # The leader's seal
 
-
 BLOCKS = ["alpha", "beta", "gamma", "theta", "occupancy", "metrics", "ridge", "rss", "residual", "iterations", "status",
           "weights", "previous", "salt"]  # fmt: skip
 
@@ -113,37 +89,31 @@ def place(block: str, plan, length: int) -> int:
     """Where a block begins among the numbers of a seal."""
     count, each = number_count(plan), coefficient_sizes(plan)
     totals = (length - count - 4) // 2
-    metrics = sum(each)
-    starts = [*np.cumsum([0, *each]).tolist(), *range(metrics + 12, count), count, count + totals, count + 2 * totals]
+    starts = [*np.cumsum([0, *each]).tolist(), *range(count - 5, count), count, count + totals, count + 2 * totals]
     return starts[BLOCKS.index(block)]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_leader_whose_numbers_are_off_by_a_millionth_is_found_out(monkeypatch, block):
-    for change in (lambda v: v * (1 + 1e-6) + 1e-300, lambda v: np.nan, lambda v: np.inf, lambda v: -1e300):
+    true_pack = Sealed.pack
+    for wrong in (lambda v: v * (1 + 1e-6) + 1e-300, lambda v: np.nan, lambda v: np.inf, lambda v: -1e300):
         aggregator, agents = parties(tiny(4, agents=5, rows=100), seed=4, share=False)
-        true_pack = Sealed.pack
 
-        def pack(self, change=change, true_pack=true_pack, plan=aggregator._announce.plan):
+        def pack(self, wrong=wrong, plan=aggregator._announce.plan):
             numbers = np.frombuffer(true_pack(self), "<f8").copy()
             at = place(block, plan, len(numbers))
-            numbers[at] = change(numbers[at])
+            numbers[at] = wrong(numbers[at])
             return numbers.tobytes()
 
         monkeypatch.setattr(Sealed, "pack", pack)
         with np.errstate(all="ignore"):
             drive(aggregator, agents)
-        monkeypatch.undo()
         nothing_released(aggregator, "every agent vouches" if block == "salt" else DEVIATES)
 
 
 def test_a_seal_that_was_altered_is_not_opened():
     aggregator, agents = parties(seed=4)
-
-    def flip(i, message):
-        return [msgspec.structs.replace(message, box=bytes([message.box[0] ^ 1]) + message.box[1:])]
-
-    drive(aggregator, agents, altering(Seal, flip))
+    drive(aggregator, agents, altering(Seal, lambda i, message: [change(message, box=message.box[:-1] + b"\0")]))
     nothing_released(aggregator)
 
 
@@ -156,44 +126,38 @@ def test_two_different_seals_end_without_a_release(monkeypatch):
     def other(i, message):
         ends = {"purpose": "seal", "sender": aggregator.run.members[0].identity, "receiver": "agents"}
         plain = open_sealed(keys[0], message.box, **ends)
-        box = message.box if i < 2 else seal(keys[0], plain[:-8] + bytes(8), **ends)
-        return [msgspec.structs.replace(message, box=box)]
+        return [message if i < 2 else change(message, box=seal(keys[0], plain[:-8] + bytes(8), **ends))]
 
     drive(aggregator, agents, altering(Seal, other))
     nothing_released(aggregator, "every agent vouches")
 
 
 def test_only_the_leader_seals_and_once():
-    aggregator, agents = parties(seed=4)
-    extra = []
+    for sender in (0, 1):
+        aggregator, agents = parties(seed=4)
+        second = Seal(run=b"", step=0, box=b"another")
 
-    def forge(i, message):
-        extra.append(msgspec.structs.replace(message, box=message.box[::-1]))
-        return [message, extra[0]]
+        def forge(i, message, sender=sender, aggregator=aggregator):
+            more = change(second, run=aggregator.run.id, step=message.step)
+            return [message, more] if i == sender else [message]
 
-    refused = drive(aggregator, agents, to_aggregator=altering(Seal, forge))
-    assert aggregator.state is State.DONE and any("twice" in text for text in refused)
-    other, agents = parties(seed=4)
-    refused = drive(other, agents, to_aggregator=lambda i, data: [encode(extra[0]), data] if i == 1 else [data])
-    assert other.state is State.DONE and refused
+        refused = drive(aggregator, agents, to_aggregator=altering(Release if sender else Seal, forge))
+        assert aggregator.state is State.DONE and any("does not lead, or twice" in text for text in refused)
 
 
 # The release
 
 
-@pytest.mark.parametrize("sender", [0, 1, 3])
+@pytest.mark.parametrize("sender", [0, 3])
 @pytest.mark.parametrize("what", ["words", "box"])
-@pytest.mark.parametrize("at", [0, 9, -20, -1])
+@pytest.mark.parametrize("at", [0, 9, -1])
 def test_a_release_that_one_message_was_altered_in_does_not_open(sender, what, at):
-    """One bit of one agent's part of the key, or of the box: no result is left."""
+    """One bit of one agent's part of the key, or of the leader's box: no result is left."""
 
     def flip(i, message):
-        data = bytearray(getattr(message, what))
-        if i == sender and data:
-            data[at] ^= 1
-        elif i == sender:
-            data = b"a box from somebody who does not lead"
-        return [msgspec.structs.replace(message, **{what: bytes(data)})]
+        data = bytearray(getattr(message, what) or b"a box from somebody who does not lead")
+        data[at] ^= 1
+        return [change(message, **{what: bytes(data)}) if i == sender else message]
 
     aggregator, agents = parties(seed=4)
     drive(aggregator, agents, to_aggregator=altering(Release, flip))
@@ -208,11 +172,8 @@ def test_one_agent_that_vouches_for_other_words_is_enough(signed):
     aggregator, agents = parties(seed=4)
 
     def vouch(i, message):
-        if i != LIAR:
-            return [message]
-        hashed = bytes(32)
-        signature = agents[i].own.identity.sign("vouch", VERSION, hashed) if signed else message.signature
-        return [msgspec.structs.replace(message, hash=hashed, signature=signature)]
+        signature = agents[i].own.identity.sign("vouch", VERSION, bytes(32)) if signed else message.signature
+        return [change(message, hash=bytes(32), signature=signature) if i == LIAR else message]
 
     refused = drive(aggregator, agents, to_aggregator=altering(Release, vouch))
     nothing_released(aggregator, "every agent vouches" if signed else "")
@@ -222,15 +183,14 @@ def test_one_agent_that_vouches_for_other_words_is_enough(signed):
 # Companies and rosters
 
 
-def answers(here: World, plan) -> tuple[Announce, dict[int, Ready]]:
-    announce = decode_to_agent(here.aggregator(plan).start()[0].data, BIG)
-    return announce, {i: decode_to_aggregator(here.agent(i).receive(encode(announce))[0], BIG)
-                      for i in range(len(here.roster))}  # fmt: skip
-
-
 def reply(here: World, i: int, message) -> Ready | Refuse:
     (data,) = here.agent(i).receive(encode(message))
     return msgspec.msgpack.decode(data, type=ToAggregator)
+
+
+def answers(here: World, plan) -> dict[int, Ready]:
+    announce = Announce(plan=plan, roster=here.roster.hash())
+    return {i: reply(here, i, announce) for i in range(len(here.roster))}
 
 
 @pytest.mark.parametrize(("left_out", "why"), [
@@ -238,47 +198,41 @@ def reply(here: World, i: int, message) -> Ready | Refuse:
 ])  # fmt: skip
 def test_an_agent_looks_at_the_company_that_the_aggregator_names(left_out, why):
     here = World(tiny(1, agents=14, rows=40), 1, replace(LOOSE, least_agents=10))
-    _, ready = answers(here, here.collect(0, 8))
-    company = {i: each for i, each in ready.items() if i not in left_out}
+    company = {i: each for i, each in answers(here, here.collect(0, 8)).items() if i not in left_out}
     said = reply(here, VICTIM, make_keys(here.roster, b"\3", company))
     assert isinstance(said, Refuse) == bool(why) and why in getattr(said, "reason", "")
 
 
-@pytest.mark.parametrize("lie", ["a day somebody is out on", "no day", "another's key", "own key", "two of one key"])
+@pytest.mark.parametrize("lie", ["a day somebody is out on", "no day", "another's bits", "own key", "two of one key"])
 def test_an_agent_refuses_keys_that_are_not_what_everybody_signed(lie):
     here = World(tiny(1, agents=5, rows=40), 1)
-    own = here.readings(LIAR)
-    here.agent(LIAR).own = replace(here.agent(LIAR).own, readings=own.at(np.arange(4, 40)))  # out on the first day
-    _, ready = answers(here, here.collect(0, 8))
+    late = here.readings(LIAR).at(np.arange(4, 40))  # out on the first day
+    here.agent(LIAR).own = replace(here.agent(LIAR).own, readings=late)
+    ready = answers(here, here.collect(0, 8))
     assert ready[LIAR].days == b"\2" and ready[VICTIM].days == b"\3"
-    change = msgspec.structs.replace
-    if lie == "another's key":
+    if lie == "another's bits":
         ready[LIAR] = change(ready[LIAR], days=b"\3")
     elif lie == "own key":
-        ready[VICTIM] = change(ready[VICTIM], exchange=ready[0].exchange, signature=ready[0].signature)
+        ready[VICTIM] = change(ready[VICTIM], exchange=bytes(32))
     elif lie == "two of one key":
         ready[LIAR] = ready[0]
     days = {"a day somebody is out on": b"\3", "no day": b"\0"}.get(lie, b"\2")
     assert "refuse" in reply(here, VICTIM, make_keys(here.roster, days, ready)).reason
-    assert here.agent(VICTIM).state is agents_module.State.ABORTED
-    assert not len(written(here.stores[VICTIM]).account.time)
+    assert here.agent(VICTIM).state is AgentState.ABORTED and not len(written(here.stores[VICTIM]).account.time)
 
 
 def test_a_company_that_grew_or_another_one_for_a_day_is_refused_by_all_who_were_there():
     here = World(tiny(1, agents=14, rows=60), 1, replace(LOOSE, least_agents=10))
     assert here.run(here.aggregator(here.collect(0, 4)), gone={5}) is not None
     for first, gone, why in ((4, {6}, GROWN), (4, set(), GROWN), (0, set(), OTHER_COMPANY), (0, {5, 6}, OTHER_COMPANY)):
-        assert here.run(here.aggregator(here.collect(first, 4)), gone=gone) is None
-        assert why in here.reasons[-1]
+        assert here.run(here.aggregator(here.collect(first, 4)), gone=gone) is None and why in here.reasons[-1]
     assert here.run(here.aggregator(here.collect(4, 4)), gone={5, 6}) is not None
 
 
 def test_an_agent_never_takes_an_older_roster():
     here = World(tiny(1, agents=6, rows=40), 1)
-    old, names = here.roster, list(here.cluster.agents)
-    agent = here.agent(0)
-    me = [n for n in names if here.keys[n] is agent._identity]
-    here.enrol([n for n in names if n in (me + names)[:5]], serial=2)
+    agent, old, names = here.agent(0), here.roster, [member.name for member in here.roster.members]
+    here.enrol(names[:5], serial=2)
     newer, announce = here.roster, Announce(plan=here.collect(0, 4), roster=here.roster.hash(), attempt=1)
     with pytest.raises(PeerError, match="another roster"):  # it cannot look for a newer one
         agent.receive(encode(announce))
@@ -288,13 +242,11 @@ def test_an_agent_never_takes_an_older_roster():
     agent._renew_roster = lambda: old
     with pytest.raises(PeerError, match="older"):
         agent.receive(encode(Announce(plan=here.collect(0, 4), roster=old.hash(), attempt=2)))
-    here.restart(0)
-    here.roster = old
-    with pytest.raises(PeerError, match="older"):
-        here.agent(0)
-    with pytest.raises(PeerError, match="verify"):
-        here.roster = msgspec.structs.replace(newer, serial=3)
-        here.agent(0)
+    for roster, why in ((old, "older"), (change(newer, serial=3), "verify")):
+        here.restart(0)
+        here.roster = roster
+        with pytest.raises(PeerError, match=why):
+            here.agent(0)
 
 
 # Again
@@ -302,30 +254,28 @@ def test_an_agent_never_takes_an_older_roster():
 
 def test_a_fit_is_answered_four_times_with_the_same_numbers_and_booked_once():
     here = World(tiny(3, agents=5, rows=60), 3)
-    first = here.run(here.aggregator(here.plan()))
-    for _ in range(3):
-        again = here.run(here.aggregator(here.plan()))
-        assert again.estimate.state.tolist() == first.estimate.state.tolist()
-        assert again.estimate.coefficients.parts()[0].tolist() == first.estimate.coefficients.parts()[0].tolist()
+    outcomes = [here.run(here.aggregator(here.plan())) for _ in range(4)]
+    assert all(shown(each) == shown(outcomes[0]) for each in outcomes)
     for store in here.stores:
         days = written(store).account.days.values()
-        assert {(day.totals, day.signs, bool(day.fit)) for day in days} == {(first.sums, 1, True)}
+        assert {(day.totals, day.signs, bool(day.fit)) for day in days} == {(outcomes[0].sums, 1, True)}
     assert here.run(here.aggregator(here.plan())) is None and ASKED_TOO_OFTEN in here.reasons[-1]
+
+
+def shown(outcome) -> list[float]:
+    return (outcome.estimate.state if isinstance(outcome, Outcome) else outcome.state).tolist()
 
 
 @pytest.mark.parametrize("what", ["fit", "collect"])
 @pytest.mark.parametrize("who", [0, 3], ids=["leader", "other"])
 def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_nothing_twice(who, what):
-    def start(here: World):
-        return here.aggregator(here.plan() if what == "fit" else here.collect(0, 60))
-
-    moment = 0
-    while True:
+    moment, dead = 0, [True]
+    while dead:
         moment += 1
-        here = World(tiny(3, agents=5, rows=60), 3)
+        here, dead = World(tiny(3, agents=5, rows=60), 3), []
+        plan, deliver = here.plan() if what == "fit" else here.collect(0, 60), here.deliver
         here.agent(who)
         here.stores[who].die, here.stores[who].after = moment, moment % 2 == 0
-        deliver, dead = here.deliver, []
 
         def dying(i, data, deliver=deliver, dead=dead):
             if i == who and dead:
@@ -337,19 +287,11 @@ def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_
                 raise
 
         here.deliver = dying
-        first = here.run(start(here))
-        here.deliver, left_out = deliver, len(here.role.members) == 4
-        if not dead:
-            break
-        again = here.run(start(here), gone={who} if left_out else None)
-        assert again is not None, here.reasons
-        if first is not None:
-            assert shown(first) == shown(again)
-        for store in here.stores[:who] + here.stores[who + 1 :] if left_out else here.stores:
-            days = written(store).account.days.values()
+        first, here.deliver = here.run(here.aggregator(plan)), deliver
+        left_out = {who} if len(here.role.members) < 5 else set()  # it was killed before it answered
+        again = here.run(here.aggregator(plan), gone=left_out)
+        assert again is not None and (first is None or shown(first) == shown(again)), here.reasons
+        for i in {0, 1, 2, 3, 4} - left_out:
+            days = written(here.stores[i]).account.days.values()
             assert {(d.totals, d.signs) for d in days} == {(again.sums, 1) if what == "fit" else (0, 0)}
     assert moment > (8 if what == "fit" else 4)
-
-
-def shown(outcome) -> list[float]:
-    return (outcome.estimate.state if isinstance(outcome, Outcome) else outcome.state).tolist()

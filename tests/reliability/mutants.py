@@ -67,10 +67,12 @@ class Mutant:
     @property
     def claim(self) -> str:
         """What fails: the name of a test, in words."""
-        test = self.killer
+        test, name = self.killer, ""
         while isinstance(test, partial):
+            vectors = [given["name"] for given in test.args if isinstance(given, dict) and "name" in given]
+            name = f" ({vectors[0]})" if vectors else ""
             test = test.args[0] if test.func is with_patch else test.func
-        return test.__name__.removeprefix("test_").replace("_", " ")
+        return test.__name__.removeprefix("test_").replace("_", " ") + name
 
 
 def apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +226,7 @@ QUESTIONS = test_account.test_a_question_is_answered_four_times_and_a_new_one_wh
 NOISE = test_collect.test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody
 IN_RANGE, AGREED = "in_range", "check_words(words, keys).tobytes() == checks.tobytes()"
 VERIFIED = f"{IN_RANGE} and {AGREED}"
+ONE_COMPANY = 'if any(self._company(day) not in (b"", hashed) for day in wanted.tolist()):'
 SHRINK = "(own.max() > other and not members <= theirs)"
 GROW = "(own.min() < other and not theirs <= members)"
 HALF = "on_grid >= share * ((last - day * DAY) // step + 1)"
@@ -270,7 +273,7 @@ MUTANTS = (
            (Edit(layouts, "part_bound", "min(clip / math.sqrt(agents), MOST_PART)", "4.0"),),
            claims.test_words_computed_from_readings_saturate),
     # Companies and days
-    Mutant("company", "a day has one", off((Account, "refuses_company", "if other in own:")),
+    Mutant("company", "a day has one", off((Account, "refuses_company", ONE_COMPANY)),
            COMPANIES),
     Mutant("company", "it only shrinks within a block, later days",
            (Edit(Account, "refuses_company", SHRINK, "False"),), COMPANIES),
@@ -291,7 +294,7 @@ MUTANTS = (
            every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
     Mutant("company", "six hours beside a change are not given", (Constant(account, "HOLE", 3 * 3600),),
            test_account.test_beside_a_change_of_company_six_hours_are_not_given),
-    Mutant("company", "nor before it",
+    Mutant("company", "six hours before a change are not given either",
            (Edit(Account, "beside_a_change", "self._company(each + 1) not in", "b'' not in"),),
            test_account.test_beside_a_change_of_company_six_hours_are_not_given),
     Mutant("company", "rows beside a change stay at home",
@@ -299,12 +302,12 @@ MUTANTS = (
            test_collect.test_at_the_midnight_where_a_home_leaves_six_hours_are_not_given),
     Mutant("company", "everybody is in on all its days",
            off((sessions, "agree", "if (days & ~flags(given, count)).any():")),
-           partial(test_liar.test_an_agent_refuses_keys_that_are_not_what_everybody_signed, "a day somebody is out on")),
+           vector("bad_run_on_a_day_somebody_is_out")),
     Mutant("company", "an agent outside takes no part",
            off((Agent, "_agree", "if all(member.identity != self._identity.public for member in run.members):")),
            every(test_liar.test_an_agent_looks_at_the_company_that_the_aggregator_names)),
     Mutant("company", "large enough for two totals",
-           (Edit(Agent, "_agree", "plan.totals_for(owners_of(run.members)) < 2:", "False:"),),
+           (Edit(Agent, "_agree", "plan.totals_for(run.owners) < 2:", "False:"),),
            claims.test_a_company_too_small_for_two_totals_fits_nothing),
     Mutant("company", "the whole one of a fit for rows under it",
            (Edit(Agent, "_agree", "memory.fits[plan.fit].company != run.company:", "False:"),),
@@ -337,7 +340,7 @@ MUTANTS = (
            QUESTIONS),
     Mutant("account", "the same question again is free", off((Account, "refuses_question", "if times:")),
            QUESTIONS),
-    Mutant("account", "and is not counted again", off((Account, "_answered", "if times:")),
+    Mutant("account", "the same question counts once", off((Account, "_answered", "if times:")),
            QUESTIONS),
     Mutant("account", "four showings of a row",
            (Edit(CollectPart, "__init__", " & (account.asked(self.times) < MOST_ASKINGS)", ""),),
@@ -364,7 +367,7 @@ MUTANTS = (
     # In or out
     Mutant("in or out", "half of a day's rows", (Edit(company, "_has_enough", HALF, "True"),),
            claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
-    Mutant("in or out", "of those up to the last one asked for",
+    Mutant("in or out", "rows up to the last one asked for",
            (Edit(company, "judge", "min(last, (day + 1) * DAY - 1)", "(day + 1) * DAY - 1"),),
            claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
     Mutant("in or out", "days after the newest reading are not answered",
@@ -405,7 +408,7 @@ MUTANTS = (
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 2)),
     Mutant("rules", "five training rows per parameter", off((Rules, "too_short", "if rows * plan.train < needed:")),
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 3)),
-    Mutant("rules", "of rows that everybody has",
+    Mutant("rules", "five training rows per parameter that everybody has",
            off((BlindPart, "_settle",
                 "if (reason := self.own.rules.too_short(self.plan, len(self.kept))) is not None:")),
            case(claims.test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them, 1)),
@@ -457,28 +460,29 @@ MUTANTS = (
     Mutant("release", "the state rests on three agents",
            (Edit(release, "check_effective", "max(3.0, agents / 4)", "agents / 4"),),
            claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
-    Mutant("release", "and on a quarter of them", (Edit(release, "check_effective", "max(3.0, agents / 4)", "3.0"),),
+    Mutant("release", "the state rests on a quarter of the agents",
+           (Edit(release, "check_effective", "max(3.0, agents / 4)", "3.0"),),
            claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
     Mutant("release", "weights add up to one",
            off((release, "check_effective", "if not abs(float(span.ones @ weights) - 1.0) < 1e-6:")),
            claims.test_the_state_rests_on_three_agents_and_a_quarter_of_them),
-    Mutant("release", "is looked at before it is sent",
+    Mutant("release", "what it rests on is looked at before anything is sent",
            (Edit(release, "verify", "check_effective(span, sealed.weights, agents)", "pass"),),
            claims.test_three_agents_of_unequal_weight_release_nothing),
     Mutant("release", "everybody vouches for the words that open",
            off((BlindDesk, "_open",
                 "if set(self._vouched.values()) != {vouched(self.run.id, self._context, values)}:")),
            partial(claims.test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_taken, 20)),
-    Mutant("release", "everybody, not one of them",
+    Mutant("release", "one that vouches for something else is enough",
            (Edit(BlindDesk, "_open", "set(self._vouched.values()) != {vouched(",
                 "vouched(self.run.id, self._context, values) not in {*self._vouched.values(), vouched("),),
            partial(test_liar.test_one_agent_that_vouches_for_other_words_is_enough, True)),
-    Mutant("release", "under its own signature",
+    Mutant("release", "everybody vouches under its own signature",
            (Edit(BlindDesk, "_release", SIGNED, "(lambda *_: None)(self, message.signature,"),),
            partial(test_liar.test_one_agent_that_vouches_for_other_words_is_enough, False)),
     Mutant("release", "the hash covers every word", (Edit(release, "vouched", ', words.astype("<f8").tobytes()', ""),),
            vector("vouched")),
-    Mutant("release", "and the run and what it was shown", (Edit(release, "vouched", "run, context, ", ""),),
+    Mutant("release", "the hash covers the run and all it was shown", (Edit(release, "vouched", "run, context, ", ""),),
            vector("vouched")),
     Mutant("release", "masks and hashes follow from the seal",
            (Edit(BlindPart, "_take_seal", "next_context(self._veil.context, box)", "self._veil.context"),),
@@ -488,12 +492,12 @@ MUTANTS = (
     Mutant("release", "a seal has the size of its numbers",
            off((release, "unpack_sealed", "if len(data) != 8 * sum(sizes):")), vector("bad_seal_one_word_short")),
     Mutant("release", "a question follows from the rows, the plan and the company",
-           (Edit(BlindPart, "_settle", "run.company, self._plan_hash, self.kept.tobytes()", "self._plan_hash"),),
+           (Edit(BlindPart, "_settle", "company, self._plan_hash, self.kept.tobytes()", "self._plan_hash"),),
            vector("questions")),
-    Mutant("release", "and from every sum opened before it",
+    Mutant("release", "a question follows from every sum opened before it",
            (Edit(BlindPart, "receive", 'digest("question", self.question, self.asked.phase, words)', "self.question"),),
            vector("questions")),
-    Mutant("release", "and from the seal",
+    Mutant("release", "a question follows from the seal",
            (Edit(BlindPart, "_take_seal", 'self.question, "seal", numbers', "self.question"),), vector("unsealed")),
     # Rows that open to the aggregator
     Mutant("collect", "a row somebody lacks does not open",
@@ -530,9 +534,10 @@ MUTANTS = (
     Mutant("keys", "days are signed with them",
            (Edit(sessions, "check_ready", "hashed, ready.days, ready.nonce", "hashed, ready.nonce"),),
            vector("run of four")),
-    Mutant("keys", "nobody shows another's", off((sessions, "agree", "if len(public) != n or len(fresh) != n:")),
+    Mutant("keys", "nobody shows another's key", off((sessions, "agree", "if len(public) != n or len(fresh) != n:")),
            test_kept.test_two_agents_with_one_key_end_the_run_at_once),
-    Mutant("keys", "an agent's own is in the run", off((sessions.Session, "__init__", "if own != exchange.public:")),
+    Mutant("keys", "an agent's own key is in the run",
+           off((sessions.Session, "__init__", "if own != exchange.public:")),
            test_bad_input.test_an_agent_whose_own_key_is_not_in_the_run_stops),
     Mutant("keys", "the run is its plan, company, days, nonces and keys",
            (Edit(sessions, "agree", "keys.days, keys.nonces, keys.exchange)", "keys.nonces)"),),

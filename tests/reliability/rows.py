@@ -18,14 +18,15 @@ TABLES = "data/test_tables.py::"
 BAD = TABLES + "test_bad_input_is_refused_with_file_cause_and_remedy"
 HERE = "reliability/test_bad_input.py::"
 MATRIX = "reliability/test_matrix.py::"
-KEPT = "reliability/test_kept.py::"
+KEPT, RULES = "reliability/test_kept.py::", "reliability/test_rules.py::"
+GAPS = "data/test_gaps.py::"
 OPENED, BLIND, STORE = "protocol/test_opened.py::", "protocol/test_blind.py::", "protocol/test_store.py::"
-OBSERVE = "protocol/test_observe.py::"
-VANISHING, REFITS = "protocol/test_vanishing.py::", "protocol/test_refits.py::"
+COLLECT, LIAR, ACCOUNT = "protocol/test_collect.py::", "protocol/test_liar.py::", "protocol/test_account.py::"
+VANISHING = "protocol/test_vanishing.py::"
 DEPLOY, FRAMES, ENROL = "transport/test_deploy.py::", "transport/test_frames.py::", "transport/test_enrolment.py::"
 PERMISSIONS = "transport/test_permissions.py::"
 DESCENT = "kernel/test_descent.py::"
-SIMULATION = "reliability/test_simulation.py::test_a_run_ends_with_the_plain_fit_of_its_roster_or_without_a_result"
+SIMULATION = "reliability/test_simulation.py::test_a_run_ends_with_the_right_numbers_of_its_company_or_without_a_result"
 FUZZ = "reliability/test_fuzz.py::test_a_spoiled_input_is_read_or_refused_by_one_of_our_errors"
 
 DATA = (
@@ -46,8 +47,19 @@ DATA = (
     ),
     Row(
         "NaN, empty, NA",
-        "the row is dropped for everybody and counted",
-        (TABLES + "test_a_missing_reading_drops_the_stamp_for_all_agents",),
+        "gaps of up to 2 h are filled by the home that has them, other rows dropped for everybody; both counted",
+        (
+            TABLES + "test_a_missing_reading_is_filled_or_drops_the_stamp_for_all_agents",
+            GAPS + "test_filling_is_what_the_rule_says_stamp_by_stamp",
+        ),
+    ),
+    Row(
+        "a home with an outage",
+        "its rows are lost for all or, where that costs a tenth of them, the home is left out; two thirds stay",
+        (
+            GAPS + "test_a_tenth_of_the_rows_is_where_a_home_is_left_out",
+            GAPS + "test_where_more_than_a_third_is_broken_two_thirds_stay",
+        ),
     ),
     Row("infinity, text in a number's place", "refused, naming the row", (BAD,)),
     Row("weather that does not cover every stamp", "refused, naming the first", (BAD,)),
@@ -79,13 +91,20 @@ DATA = (
     Row(
         "agents on different calendars",
         "rows are agreed in a sum that names nobody",
-        ("protocol/test_agreement.py::test_rows_some_agent_lacks_are_agreed_without_naming_the_agent",),
+        (
+            COLLECT + "test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody",
+            "protocol/test_agreement.py::test_a_window_with_a_hole_gives_the_plain_fit_of_the_rows_that_are_left",
+        ),
     ),
     Row("°F, K, W, kWh, kW/m²", "refused with the conversion", (BAD,)),
     Row(
         "85 °C, −40 °C, out of bound",
-        "refused, never clipped",
-        (BAD, "reliability/test_secrets.py::test_a_reading_out_of_bound_is_refused_without_its_value"),
+        "refused, or the agent is out on that day; never clipped",
+        (
+            BAD,
+            COLLECT + "test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out",
+            "reliability/test_secrets.py::test_a_reading_out_of_bound_is_refused_without_its_value",
+        ),
     ),
     Row(
         "constant, stuck or identical series, spikes",
@@ -97,7 +116,7 @@ DATA = (
         "refused",
         (
             DESCENT + "test_options_out_of_range_are_refused_in_one_line",
-            BLIND + "test_an_agent_refuses_a_plan_outside_its_own_rules_and_says_why",
+            BLIND + "test_a_plan_outside_the_agents_rules_is_refused_with_a_reason",
         ),
     ),
     Row(
@@ -115,7 +134,8 @@ DATA = (
         "refused",
         (
             DESCENT + "test_fewer_than_three_agents_are_refused_by_every_protocol",
-            VANISHING + "test_without_its_cohort_a_run_below_the_minimum_is_refused",
+            VANISHING + "test_a_company_of_less_than_two_thirds_is_not_begun",
+            ACCOUNT + "test_a_company_has_ten_owners_and_two_thirds_of_the_roster",
         ),
     ),
     Row("more agents than the encoding holds", "refused", (HERE + "test_too_many_agents_for_the_words_are_refused",)),
@@ -134,7 +154,7 @@ DATA = (
         "counted in a sum, λ raised or reported, never clipped",
         (
             "kernel/test_reference.py::test_the_papers_claim_that_weights_are_never_negative_fails_on_its_own_data",
-            "protocol/test_agreement.py::test_blind_equals_plain_on_small_clusters",
+            BLIND + "test_without_limits_it_raises_the_ridge_as_plain_does_and_equals_it_there",
         ),
     ),
     Row("unstable model", "named", ("kernel/test_diagnostics.py::test_warnings_name_what_is_wrong",)),
@@ -166,7 +186,7 @@ PROTOCOL = (
         "ignored or the run ends, no total",
         (
             OPENED + "test_words_of_the_wrong_kind_never_become_a_total",
-            BLIND + "test_an_aggregator_that_departs_from_its_part_gets_nothing",
+            LIAR + "test_an_aggregator_that_departs_from_its_part_gets_nothing",
         ),
     ),
     Row(
@@ -209,15 +229,44 @@ PROTOCOL = (
         (
             MATRIX + "test_an_agent_answers_or_ignores_every_message_in_every_state",
             MATRIX + "test_the_aggregator_takes_or_ignores_every_message_in_every_state",
-            STORE + "test_a_late_copy_of_an_announcement_does_not_end_the_run_that_is_under_way",
+            STORE + "test_late_and_foreign_messages_do_not_end_the_run_that_is_under_way",
         ),
     ),
     Row(
-        "sealed group secret altered, for somebody else or of another run",
+        "sealed group secret or seal altered, for somebody else or of another run",
         "the agent ends the run",
         (
             HERE + "test_a_box_that_was_altered_or_is_anothers_ends_the_run",
+            HERE + "test_a_seal_that_was_altered_ends_the_run",
             "crypto/test_keys.py::test_every_bit_of_a_box_counts",
+        ),
+    ),
+    Row(
+        "a leader that seals, releases or shows others other numbers than the sums give",
+        "the run ends, no result is taken",
+        (
+            LIAR + "test_a_leader_whose_numbers_are_off_by_a_millionth_is_found_out",
+            LIAR + "test_two_different_seals_end_without_a_release",
+            RULES + "test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_taken",
+            KEPT + "test_a_release_that_makes_no_sense_ends_the_run",
+        ),
+    ),
+    Row(
+        "a company too small, one that grew, another one for a day; an older roster",
+        "refused by everybody who was there",
+        (
+            LIAR + "test_an_agent_looks_at_the_company_that_the_aggregator_names",
+            LIAR + "test_a_company_that_grew_or_another_one_for_a_day_is_refused_by_all_who_were_there",
+            LIAR + "test_an_agent_never_takes_an_older_roster",
+        ),
+    ),
+    Row(
+        "a day asked for under other weights, on another grid, by another fit; a question for the fifth time",
+        "out, with a fixed reason; the same question gets the same answer four times",
+        (
+            ACCOUNT + "test_what_a_day_was_given_to_decides_what_it_can_be_given_to",
+            ACCOUNT + "test_a_question_is_answered_four_times_and_a_new_one_where_there_is_room",
+            DEPLOY + "test_the_same_question_gets_the_same_answer_four_times",
         ),
     ),
     Row(
@@ -230,9 +279,9 @@ PROTOCOL = (
         ),
     ),
     Row(
-        "wrong share, fewer than t survivors",
-        "no shares here: a sum opens with everybody of its roster or not at all; a lost agent takes its cohort with it",
-        (VANISHING + "test_a_lost_agent_takes_its_cohort_with_it", SIMULATION),
+        "an agent that does not answer, or falls silent later",
+        "out before the first sum; after it the run ends: a sum opens with everybody of its company or not at all",
+        (VANISHING + "test_an_agent_lost_before_its_answer_is_out_and_one_lost_later_ends_the_run", SIMULATION),
     ),
     Row(
         "request to open: somebody's receipt missing, of another question, a second time",
@@ -247,37 +296,36 @@ PROTOCOL = (
         "agents shown different things",
         "no further total opens",
         (
-            BLIND + "test_an_aggregator_that_departs_from_its_part_gets_nothing",
-            OPENED + "test_an_agent_shown_another_roster_or_other_keys_ends_the_run",
+            LIAR + "test_an_aggregator_that_departs_from_its_part_gets_nothing",
+            COLLECT + "test_agents_shown_different_offers_share_no_mask",
+            OPENED + "test_an_agent_shown_other_keys_ends_the_run",
         ),
     ),
     Row(
-        "an observation of rows somebody lacks or that were shown; of no fit, another roster, grid or rate",
-        "such a row does not open, and nobody is named; refused with the reason",
+        "rows to collect that somebody lacks; of no fit, off its grid, too long after it",
+        "such a row does not open, and nobody is named; out, with the reason",
         (
-            OBSERVE + "test_a_row_that_somebody_lacks_does_not_open_and_is_given_later",
-            OBSERVE + "test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody",
-            OBSERVE + "test_a_row_is_shown_once_by_observations_and_fits_together",
-            OBSERVE + "test_an_agent_refuses_an_observation_outside_its_rules_and_says_why",
+            COLLECT + "test_a_row_that_somebody_lacks_does_not_open_and_is_given_later",
+            COLLECT + "test_an_agent_stays_out_of_what_is_outside_its_rules_and_says_why",
         ),
     ),
     Row(
-        "count word that is not the roster's",
+        "count word that is not the company's",
         "the run ends, no estimate",
-        (HERE + "test_a_count_that_is_not_the_rosters_ends_the_run",),
+        (HERE + "test_a_count_that_is_not_the_companys_ends_the_run",),
     ),
     Row(
         "aggregator stopped in mid-run",
         "the run is over; a new one has another id, and the account stays",
-        (STORE + "test_a_new_run_ends_one_of_which_no_end_was_heard", SIMULATION),
+        (STORE + "test_a_new_run_ends_one_of_which_no_end_was_heard_and_its_bookings_stay", SIMULATION),
     ),
     Row(
-        "disk full, state damaged, of another agent, not writable",
+        "disk full, state damaged, of another agent or of the first edition, not writable",
         "nothing is sent",
         (
             STORE + "test_an_agent_whose_store_fails_hands_out_nothing_more",
             STORE + "test_a_journal_altered_anywhere_is_refused",
-            STORE + "test_an_agent_refuses_the_state_of_another",
+            STORE + "test_an_agent_refuses_the_state_of_another_and_of_another_schema",
         ),
     ),
     Row(
@@ -294,7 +342,7 @@ PROTOCOL = (
         "silence, slow parts, flood",
         "deadline; bounded queues",
         (
-            DEPLOY + "test_a_silent_agent_ends_the_run_by_name_and_the_others_wait_for_the_next",
+            DEPLOY + "test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait_for_the_next",
             FRAMES + "test_a_flood_of_beginnings_is_forgotten",
         ),
     ),
@@ -302,11 +350,6 @@ PROTOCOL = (
 
 CONFIG = (
     Row("unknown key or option", "refused", (HERE + "test_an_unknown_key_is_refused",)),
-    Row(
-        "threshold out of range",
-        "there is none: no secret sharing",
-        (VANISHING + "test_a_lost_agent_takes_its_cohort_with_it",),
-    ),
     Row(
         "fractional bits, bound and agents that overflow",
         "refused",
@@ -324,11 +367,11 @@ CONFIG = (
     ),
     Row("key file others may read", "refused", (ENROL + "test_a_key_that_others_may_read_is_refused",)),
     Row(
-        "rows used before",
-        "never released twice, totals counted up to the cap",
+        "fitted weights where the owner said nothing",
+        "equal weights only; out, with the reason",
         (
-            DEPLOY + "test_two_runs_never_release_a_row_twice",
-            REFITS + "test_no_row_is_ever_in_more_totals_than_the_cap",
+            RULES + "test_by_default_an_agent_gives_equal_weights_only",
+            DEPLOY + "test_an_owner_who_allows_equal_weights_only_is_out_of_a_fitted_run_with_that_reason",
         ),
     ),
 )

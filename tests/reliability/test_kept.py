@@ -39,6 +39,7 @@ from atdm.transport import frames
 from atdm.transport.disk import StateFolder
 from atdm.transport.enrolment import read_authority
 from atdm.transport.nats import Door, Line
+from atdm.use.series import read_observed
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
 from tests.protocol.world import World
@@ -366,6 +367,15 @@ def test_a_ragged_row_that_is_not_text_is_refused_without_a_traceback(tmp_path, 
     with pytest.raises(DataError, match="UTF-8"):
         read_cluster(tmp_path / "zones.csv", tmp_path / "weather.csv")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("count", ["2.5", "-1", "inf", "1e300"])
+def test_observed_rows_of_no_count_of_agents_are_refused(tmp_path, count: str) -> None:
+    (tmp_path / "observed.csv").write_bytes(
+        written_tables(tiny(0, agents=3, rows=24))["observed.csv"].replace(b",3\n", f",{count}\n".encode(), 1)
+    )
+    with pytest.raises(DataError, match="agents"):
+        read_observed(tmp_path / "observed.csv")
 
 
 @pytest.mark.parametrize("column", ["time", "agent"])

@@ -108,7 +108,8 @@ def staged() -> Any:
     members = tuple(range(490))
     out = dict.fromkeys(NAMES[490:], f"no answer {EVIL}")
     for event in (events.Planned("blind", "order 2", NAMES, 60.0, 60.0), events.Joined(members),
-                  events.Announced(0, members), events.Company(members, out), events.Asked(1, "Keys", 300)):  # fmt: skip
+                  events.Announced(0, members), events.Company(members, out),
+                  events.Asked(1, "Keys", 300)):  # fmt: skip
         state.take(event)
     with serving(state, Address("127.0.0.1", 0), said.append):
         yield state, said[0].removeprefix("live page: ")

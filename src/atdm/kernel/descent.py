@@ -76,14 +76,18 @@ def advance(state: Descent, alpha: FloatArray, f1: float, weights: FloatArray, f
     )
 
 
-def descend(problem: Subproblems, weights: FloatArray, tolerance: float, most: int | None = None) -> Descent:
-    """The whole descent from the given weights, or at most so many iterations of it."""
-    state = start(weights)
-    while not state.converged and state.iterations < (MAX_ITERATIONS if most is None else most):
-        alpha, f1 = problem.sp1(state.weights)
-        xi, f2 = problem.sp2(alpha)
-        state = advance(state, alpha, f1, xi, f2, tolerance)
-    return state
+def descend(problem: Subproblems, weights: FloatArray, tolerance: float) -> Descent:
+    """The whole descent from the given weights."""
+    alpha, previous, objectives, converged = np.empty(0), weights, list[float](), False
+    while not converged and len(objectives) < 2 * MAX_ITERATIONS:
+        previous = weights
+        alpha, f1 = problem.sp1(previous)
+        weights, f2 = problem.sp2(alpha)
+        objectives += (f1, f2)
+        converged = gap(f1, f2) < tolerance
+    return Descent(
+        alpha=alpha, weights=weights, previous=previous, objectives=tuple(objectives), converged=converged
+    )  # fmt: skip
 
 
 def descend_nonnegative(at_ridge: Callable[[float], Descent], ridge: float) -> tuple[Descent, float]:

@@ -14,6 +14,7 @@ Each rule with the attack it answers: docs/spec.md §6.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -40,7 +41,7 @@ GROWN = f"within a block of {BLOCK} days companies only shrink"
 ASKED_TOO_OFTEN = f"this question was answered {MOST_ASKINGS} times"
 NO_ROOM = "a day of the window has had all the totals it can give"
 
-Kind = Literal["total", "signs", "release"]
+Kind = Literal["open", "total", "signs", "release"]  # open: the first total of a fit
 BoolArray = NDArray[np.bool_]
 
 
@@ -130,10 +131,12 @@ class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stamps: Stamps
 
 
+@lru_cache(maxsize=16)
 def company_hash(identities: bytes) -> bytes:
     return digest("company", identities)
 
 
+@lru_cache(maxsize=16)
 def identities_in(company: bytes) -> frozenset[bytes]:
     return frozenset(company[i : i + KEY_BYTES] for i in range(0, len(company), KEY_BYTES))
 
@@ -169,9 +172,7 @@ class Account:
             return OTHER_WEIGHTING if fit and other_fit else None
         if known.plan == plan.hash():
             return None  # the same fit again: its questions decide
-        if known.fit or known.signs or known.totals + totals > most:
-            return SPENT
-        return None
+        return SPENT if known.fit or known.totals or totals > most else None  # two fits over a day differ by few homes
 
     def refuses_fit(self, plan: Plan) -> str | None:
         """Why fitted weights would touch too many days."""
@@ -184,14 +185,14 @@ class Account:
         """Why these days cannot be summed with this company: a day has one, and within a block they only shrink."""
         hashed, members = company_hash(company), identities_in(company)
         wanted = np.array(sorted(days))
+        if any(self._company(day) not in (b"", hashed) for day in wanted.tolist()):
+            return OTHER_COMPANY
         for block in np.unique(wanted // BLOCK).tolist():
             own = wanted[wanted // BLOCK == block]
             for other in range(block * BLOCK, (block + 1) * BLOCK):
                 known = self._company(other)
                 if known in (b"", hashed):
                     continue
-                if other in own:
-                    return OTHER_COMPANY
                 theirs = identities_in(self.companies[known])
                 if (own.max() > other and not members <= theirs) or (own.min() < other and not theirs <= members):
                     return GROWN
@@ -224,7 +225,9 @@ class Account:
         if times:
             return None
         known = [self.days[day] for day in days if day in self.days]
-        if kind == "total":
+        if kind == "open":
+            spent = any(day.totals for day in known)
+        elif kind == "total":
             spent = any(day.totals >= totals for day in known)
         elif kind == "signs":
             spent = any(day.signs >= MOST_SIGNS for day in known)
@@ -250,6 +253,12 @@ class Account:
 
         filled = merged(readings.filled, self.filled).astype(bool)
         return Readings(time, merged(readings.temperature, self.temperature), merged(readings.load, self.load), filled)
+
+    def repeatable(self, readings: Readings) -> Readings:
+        """Without readings that came in after a fit over their day had begun: with them it would be another fit."""
+        late = np.array([bool(self.days[day].totals) if day in self.days else False for day in readings.time // DAY])
+        late &= positions(self.time, readings.time) < 0
+        return readings.at(np.flatnonzero(~late)) if late.any() else readings
 
     # What is booked
 
@@ -306,7 +315,7 @@ class Account:
             return
         for day in self._each(booking.days):
             day.plan = booking.plan
-            day.totals += booking.kind == "total"
+            day.totals += booking.kind in ("open", "total")
             day.signs += booking.kind == "signs"
             if booking.kind == "release":
                 day.fit = booking.question

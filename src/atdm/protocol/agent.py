@@ -44,7 +44,7 @@ from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import Host, Own, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
-from atdm.protocol.roster import Roster, check_roster, owners_of
+from atdm.protocol.roster import Roster, check_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready
 from atdm.protocol.store import (
@@ -229,14 +229,16 @@ class Agent:
         return [ready]
 
     def _find_roster(self, wanted: bytes) -> None:
-        """An announcement for another roster than this agent knows: look whether there is a newer one."""
-        if wanted != self.roster.hash() and self._renew_roster is not None:
+        """The newest roster there is, and no other: with an older one a company could be made small."""
+        if self._renew_roster is not None:
             self._take_roster(self._renew_roster())
         if wanted != self.roster.hash():
             raise PeerError("the run is for another roster than this agent's: renew the roster on both sides; ignored")
 
     def _take_roster(self, roster: Roster) -> None:
-        """Never an older one: answers could be dropped until a company is small."""
+        """Never an older one."""
+        if roster is self.roster and self.own.memory.serial == roster.serial:
+            return
         check_roster(roster, self._authority)
         roster.index(self._identity.public)
         if roster.serial < self.own.memory.serial:
@@ -256,7 +258,8 @@ class Agent:
         owners = self.roster.owners()
         totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
         fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""
-        return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit)
+        since = self.roster.members[self.roster.index(self._identity.public)].since
+        return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit, since)
 
     def _reason_to_stay_out(self, plan: AnyPlan) -> str | None:
         rules, memory = self.own.rules, self.own.memory
@@ -290,7 +293,7 @@ class Agent:
         check_company(run.members, self.roster, run.days, run.company, memory.account, self.own.rules, plan)
         if isinstance(plan, Collect) and plan.fit and memory.fits[plan.fit].company != run.company:
             raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
-        if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(owners_of(run.members)) < 2:
+        if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(run.owners) < 2:
             raise RunAborted("the company is too small for two totals: collect with equal weights")
         self.part = PARTS[plan.protocol](session, self.own)
         self.state = State.RUNNING

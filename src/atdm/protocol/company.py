@@ -32,6 +32,7 @@ LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left ou
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
 TOO_FEW = "too few readings on some days"
+TOO_EARLY = "days before this agent's key was enrolled"
 BoolArray = NDArray[np.bool_]
 Answers = Mapping[int, BoolArray]  # place in the roster → days it is in on
 Choose = Callable[[Answers, Roster, int], tuple[list[int], BoolArray]]  # …, roster, least owners → company, days
@@ -50,11 +51,18 @@ def plan_days(plan: AnyPlan) -> IntArray:
 
 
 def judge(
-    plan: AnyPlan, readings: Readings, account: Account, rules: Rules, totals: tuple[int, int], fit: bytes
+    plan: AnyPlan,
+    readings: Readings,
+    account: Account,
+    rules: Rules,
+    totals: tuple[int, int],
+    fit: bytes,
+    since: int = 0,
 ) -> Verdict:
     """The agent's bit for each day; what is judged for the first time is booked.
 
-    totals: those the plan may ask for, and the most over a day; fit: the one whose weights are meant.
+    totals: those the plan may ask for, and the most over a day; fit: the one whose weights are meant; since: the first
+    day this agent's key may give.
     """
     days = plan_days(plan)
     inside: list[int] = []
@@ -63,7 +71,7 @@ def judge(
     verdict = np.zeros(len(days), dtype=bool)
     last, sound = plan.start + (plan.length - 1) * plan.step_seconds, possible(readings)
     for i, day in enumerate(days.tolist()):
-        refused = account.refuses(plan, day, *totals, fit)
+        refused = account.refuses(plan, day, *totals, fit) if day >= since else TOO_EARLY
         known = account.days.get(day)
         judged = known.judged if known is not None else None
         if judged is None and len(readings.time) and readings.time[-1] >= max(day * DAY, plan.start):
@@ -132,6 +140,8 @@ def check_company(
     """An agent's own look at the company that the aggregator named."""
     if not large_enough(members, roster, rules.least(plan.protocol)):
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
+    if min(days) < max(member.since for member in members):
+        raise RunAborted("a member of the company was enrolled later than a day of the run")
     if isinstance(plan, Collect) or plan.protocol == "blind":
         if (reason := account.refuses_company(days, company)) is not None:
             raise RunAborted(reason)

@@ -2,10 +2,11 @@
 
 Rule 1: a roster has a serial number; a party that has seen one never takes an older one.
 Rule 2: an owner is the agent itself unless another one is declared; limits count owners, not agents.
-Rule 3: the order of the identity keys is the order of the members: the same at every party.
+Rule 3: a key enrolled later gives no day before it was: its home may have given that day under another key.
+Rule 4: the order of the identity keys is the order of the members: the same at every party.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -18,6 +19,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash
     name: str
     owner: str  # agents of one owner count once
     identity: bytes  # Ed25519 public key
+    since: int = 0  # first UTC day it may give: a new key has an empty account, and earlier days are on another's
 
 
 Members = tuple[Member, ...]
@@ -56,9 +58,17 @@ def owners_of(members: Sequence[Member]) -> int:
     return len({member.owner for member in members})
 
 
-def sign_roster(authority: SigningKey, members: Sequence[tuple[str, str, bytes]], serial: int = 1) -> Roster:
-    """Enrol (name, owner, identity key) triples."""
-    entries = tuple(sorted((Member(name=n, owner=o, identity=k) for n, o, k in members), key=lambda m: m.identity))
+def sign_roster(
+    authority: SigningKey,
+    members: Sequence[tuple[str, str, bytes]],
+    serial: int = 1,
+    since: Mapping[bytes, int] | None = None,
+) -> Roster:
+    """Enrol (name, owner, identity key) triples; since: identity key → first UTC day, where it is not the beginning."""
+    first = since or {}
+    entries = tuple(
+        sorted((Member(n, o, k, first.get(k, 0)) for n, o, k in members), key=lambda member: member.identity)
+    )
     check_distinct(entries)
     draft = Roster(serial=serial, members=entries, authority=authority.public, signature=b"")
     return msgspec.structs.replace(draft, signature=authority.sign("roster", draft.hash()))

@@ -25,6 +25,7 @@ class Rules:
     dither: float = 0.1  # width of the secret dither, in quanta of the sensor
     quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
     ridge: tuple[float, float] = (1e-3, 1e12)  # λ accepted
+    solver_tolerance: float = 0.01  # least accepted
     order: int = 4  # largest M accepted
     rows_per_parameter: float = 5.0  # kept training rows for each parameter of the model, at least
     day_share: float = 0.5  # of a day's rows that this agent needs to be in on it
@@ -69,9 +70,11 @@ class Rules:
             return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
         if plan.order > self.order:
             return f"order {plan.order} is above the {self.order} this agent accepts"
-        laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total or plan.clip > self.clip
-        if laxer or plan.colluders < self.colluders:
-            return "the plan's limits on totals are laxer than this agent's"
+        laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total
+        if laxer or plan.colluders < self.colluders or plan.clip != self.clip:
+            return "the plan's limits on totals are not this agent's"
+        if plan.solver_tolerance < self.solver_tolerance:
+            return f"a solver tolerance below {self.solver_tolerance:g}: the last totals would rest on few homes"
         return self.too_short(plan, plan.length)
 
     def too_short(self, plan: Plan, rows: int) -> str | None:

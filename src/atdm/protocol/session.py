@@ -19,7 +19,7 @@ from atdm.kernel.design import IntArray
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
-from atdm.protocol.roster import Member, Members, Roster
+from atdm.protocol.roster import Member, Members, Roster, owners_of
 from atdm.protocol.sums import Layout
 
 RandomBytes = Callable[[int], bytes]
@@ -36,6 +36,7 @@ class Run:
     id: bytes
     company: bytes  # identity keys of the members, in order
     company_hash: bytes  # of the company and the roster it was chosen from
+    owners: int  # in the company
 
     @property
     def plan(self) -> Plan:
@@ -148,6 +149,7 @@ def agree(announce: Announce, roster: Roster, keys: Keys) -> Run:
         id=run_id,
         company=company,
         company_hash=company_hash,
+        owners=owners_of(members),
     )
 
 

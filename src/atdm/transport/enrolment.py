@@ -15,6 +15,7 @@ Rule 3: a roster is renewed under the next number; a key that is enrolled alread
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -24,6 +25,7 @@ import msgspec
 
 from atdm.crypto.keys import KEY_BYTES, SigningKey, read_key_file, verify, write_key_file
 from atdm.errors import DataError, PeerError, UsageError
+from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, check_roster, sign_roster
 from atdm.protocol.session import RandomBytes
@@ -114,10 +116,20 @@ def create_aggregator(
     return _create(folder, AGGREGATOR, AGGREGATOR, AGGREGATOR, random_bytes, authority)
 
 
-def create_roster(folder: Path, output: Path, hosts: Sequence[str]) -> tuple[Roster, Path | None]:
+class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """enrolled.json in the authority's folder: what must never go back, whatever becomes of a roster."""
+
+    serial: int = 0
+    since: dict[str, int] = {}  # identity key in hex → first UTC day it may give
+
+
+def create_roster(
+    folder: Path, output: Path, hosts: Sequence[str], today: int | None = None
+) -> tuple[Roster, Path | None]:
     """Sign the roster of all enrolment files below the authority's folder; write it and the NATS server's files.
 
-    Its number is one more than that of the roster written before. Gives the roster, and the folder for the server
+    Its number is one more than that of the roster written before. Keys that come after the first roster give no day
+    before `today` (a UTC day number; that of the clock if not given). Gives the roster, and the folder for the server
     unless no aggregator has enrolled yet.
     """
     pinned = read_authority(folder / "authority.json")
@@ -130,15 +142,14 @@ def create_roster(folder: Path, output: Path, hosts: Sequence[str]) -> tuple[Ros
     if len(aggregators) > 1:
         raise UsageError(f"{folder}: enrolment files of {len(aggregators)} aggregators: keep one of them")
     _check_new_keys(agents)
-    number = folder / "roster.serial"  # beside the authority's keys: it never goes down, whatever becomes of a roster
-    try:
-        serial = 1 + int(number.read_text()) if number.exists() else 1
-    except (OSError, ValueError):
-        raise DataError(f"{number}: cannot be read as a number: restore it, agents refuse a lower one") from None
-    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], serial)
+    record = folder / "enrolled.json"
+    known = _read(record, Enrolled, "the authority's record of rosters") if record.exists() else Enrolled()
+    first = 0 if known.serial == 0 else int(time.time()) // DAY if today is None else today
+    since = {a.identity: known.since.get(a.identity.hex(), first) for a in agents}
+    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, since)
     nats = output.parent / "nats"
     files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
-    number.write_text(f"{serial}\n")
+    _write(record, Enrolled(roster.serial, known.since | {key.hex(): day for key, day in since.items()}))
     _write(output, roster)
     if files:
         _make(nats)

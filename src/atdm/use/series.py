@@ -92,7 +92,12 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
 def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
     """What `atdm observe` wrote, by time: aggregate_temp_c [°C] and load_kw [kW] of those in, and how many (agents)."""
     frame = _read_columns(path, OBSERVED, ("agents",), timezone)
-    return frame.astype({"agents": "Int64"}) if "agents" in frame else frame
+    if "agents" not in frame:
+        return frame
+    counts = frame["agents"].dropna()
+    if not ((counts >= 0) & (counts < 2**31) & (counts % 1 == 0)).all():
+        raise DataError(f"{path}: agents: some are no counts: give whole numbers, or leave the column out")
+    return frame.astype({"agents": "Int64"})
 
 
 def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:

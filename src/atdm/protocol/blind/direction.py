@@ -18,6 +18,8 @@ from atdm.kernel.design import Design, FloatArray
 from atdm.kernel.span import Span
 from atdm.protocol.blind.layouts import LADDER, SQUARE_SUM, part_bound, saturated
 
+FIRST_SCALE = 0.3
+SMALLEST_SHARE = 1e-9  # of rss in ν: below that the residual is rounding
 CONTRACTION = 0.4  # of the next direction's size against the last: residuals shrink from step to step
 
 
@@ -92,9 +94,12 @@ def gap(square: float, agents: int) -> float:
     return math.sqrt(max(square, 0.0) / agents)
 
 
-def first_scale(agents: int, ridge: float) -> float:
-    """√K/λ: raw_i is at most about 1/λ, and too large a scale does no harm."""
-    return math.sqrt(agents) / ridge
+def first_scale(span: Span, agents: int) -> float:
+    """0.3 √K rss/(λν), of equal weights: about the size of raw_i at any λ, rather too small. Too large a scale would
+    leave everybody below the clip, and the total to whoever stands out (docs/spec.md §6)."""
+    _, nu = span.sp1(np.array([1.0 / span.ones[0]]))
+    rss = nu - span.ridge / agents
+    return FIRST_SCALE * math.sqrt(agents) / span.ridge * max(rss / nu, SMALLEST_SHARE)
 
 
 def next_scale(scale: float, square: float) -> float:

@@ -24,6 +24,7 @@ from atdm.protocol.plan import VERSION, Plan
 from atdm.protocol.readings import window
 
 VERIFY = 1e-9  # relative, block by block: an agent's own numbers against the leader's
+SAME_END = 1e-6  # relative: two machines may stop a descent one iteration apart
 STATUSES = tuple(Status)
 DEVIATES = "the leader's numbers are not what the opened sums give: it deviates, or its arithmetic does"
 
@@ -76,10 +77,10 @@ def numbers_of(estimate: Estimate) -> FloatArray:
 
 
 def verify(
-    sealed: Sealed, span: Span, inputs: Inputs, plan: Plan, gap: float, reached: bool, agents: int
+    sealed: Sealed, own: Descent, span: Span, inputs: Inputs, plan: Plan, gap: float, reached: bool, agents: int
 ) -> Estimate:
-    """One step of SP_I and SP_II and every number, worked out again from the opened sums; also that the state rests on
-    enough agents."""
+    """One step of SP_I and SP_II and every number, worked out again from the opened sums; that this is where the own
+    descent ends; and that the state rests on enough agents."""
     alpha = sealed.numbers[: plan.order]
     own_alpha, f1 = span.sp1(sealed.previous)
     own_weights, f2 = span.sp2(alpha)
@@ -87,7 +88,7 @@ def verify(
     if not (1 <= iterations <= MAX_ITERATIONS and iterations == int(iterations) and status in range(len(STATUSES))):
         raise RunAborted(DEVIATES)
     converged = STATUSES[int(status)] is not Status.NOT_CONVERGED
-    if converged and not f1 - f2 < plan.tolerance * max(1.0, f2) + VERIFY * f2:
+    if converged != own.converged or not _close(own.alpha, alpha, SAME_END):
         raise RunAborted(DEVIATES)
     found = Descent(
         alpha=alpha, weights=sealed.weights, previous=sealed.previous, objectives=(f1, f2) * int(iterations),
@@ -104,13 +105,13 @@ def verify(
     return estimate
 
 
-def _close(mine: FloatArray, theirs: FloatArray) -> bool:
+def _close(mine: FloatArray, theirs: FloatArray, within: float = VERIFY) -> bool:
     """Norm-wise; numbers that do not exist (R² of a constant series) must be missing on both sides."""
     known = ~np.isnan(mine)
     if (known == np.isnan(theirs)).any():
         return False
     apart, size = (mine - theirs)[known], mine[known]
-    return bool(apart @ apart <= VERIFY**2 * (size @ size))
+    return bool(apart @ apart <= within**2 * (size @ size))
 
 
 def check_effective(span: Span, weights: FloatArray, agents: int) -> None:

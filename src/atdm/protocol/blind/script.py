@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.crypto.ring import FloatArray
 from atdm.errors import DataError, PeerError, RunAborted
+from atdm.kernel.descent import Descent
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, IntArray
 from atdm.kernel.span import Span
-from atdm.protocol.account import Answered, Kind, Shown
+from atdm.protocol.account import Answered, Kind, Shown, company_hash
 from atdm.protocol.blind.direction import (
     OwnSeries,
     RidgeLadder,
@@ -73,13 +74,12 @@ from atdm.protocol.messages import (
 from atdm.protocol.part import Own, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION
 from atdm.protocol.readings import Readings, positions, public_inputs
-from atdm.protocol.roster import owners_of
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
 from atdm.protocol.sums import Layout
 
 T = TypeVar("T")
-ILL_CONDITIONED = 1e6  # of QᵀQ: the last total then adds nothing that the arithmetic can hold
+ILL_CONDITIONED = 1e6  # of QᵀQ
 BOX_TAG = 16  # bytes
 
 
@@ -121,21 +121,22 @@ class BlindPart(Part):
 
     def script(self) -> Script:
         plan, agents = self.plan, self.agents
-        rows, readings = self.session.run.rows(), self.own.sendable(self.session.run)
+        rows = self.session.run.rows()
+        readings = self.own.memory.account.repeatable(self.own.sendable(self.session.run))
         lacking = positions(readings.time, rows) < 0
         opened = yield Ask("rows", rows_layout(agents, len(rows)), {"missing": pack_flags(lacking, agents)})
         readings = self._settle(rows, readings, unpack_counts(opened["missing"], agents, len(rows)))
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
-        opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "total")
+        opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "open")
         span, inputs = self._once(self._public, opened)
         own = OwnSeries.build(x, span.design)
         self.parts = np.array([agents**-0.5])
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
-        scale, best, done = first_scale(agents, plan.ridge), np.inf, False
-        most = plan.totals_for(owners_of(self.session.run.members))
+        scale, best, done = first_scale(span, agents), np.inf, False
+        most = plan.totals_for(self.session.run.owners)
         while not done and scale > 0 and len(span) < most:
             found = self._once(look, span, plan.tolerance, ladder.rungs())
             p, values = step_values(found, own, self.parts, x, ladder.ridge, scale, agents, plan.clip)
@@ -144,13 +145,13 @@ class BlindPart(Part):
             residual = gap(opened["squares"][0], agents)  # of the span before this total, which is used all the same
             scale, before = next_scale(scale, opened["squares"][1]), ladder
             ladder = ladder.better(opened["negative"])
-            larger = self._once(add, span, opened, ladder.ridge)
+            larger = self._once(add, span, opened, ladder.ridge)  # None: it adds nothing that the arithmetic can hold
             if ladder != before:  # a residual at another λ is another residual
                 best = np.inf
             else:
                 done = residual <= plan.solver_tolerance or not residual < best or scale == 0
                 best = residual
-            if np.linalg.cond(larger.gram) > ILL_CONDITIONED:
+            if larger is None:
                 break
             span, self.parts = larger, np.append(self.parts, p)
 
@@ -167,10 +168,10 @@ class BlindPart(Part):
 
         reached = min(residual, best) <= plan.solver_tolerance  # before the last total, or with it
         if self.session.leads:
-            sealed = self._sealed(span, inputs, residual, reached)
+            sealed = self._sealed(found.descent, span, inputs, residual, reached)
         else:
             sealed = yield from self._unsealed(span)
-        estimate = self._once(verify, sealed, span, inputs, plan, residual, reached, agents)
+        estimate = self._once(verify, sealed, found.descent, span, inputs, plan, residual, reached, agents)
         words = released_words(sealed, plan, self.kept, inputs.load, estimate.state)
         self._weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
@@ -192,7 +193,8 @@ class BlindPart(Part):
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
         self._plan_hash = self.plan.hash()
-        self.question = digest("blind question", VERSION, run.company, self._plan_hash, self.kept.tobytes())
+        company = company_hash(run.company)
+        self.question = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
         return sent
 
     def _public(self, opened: Opened) -> tuple[Span, Inputs]:
@@ -202,9 +204,9 @@ class BlindPart(Part):
 
     # The seal
 
-    def _sealed(self, span: Span, inputs: Inputs, residual: float, reached: bool) -> Sealed:
+    def _sealed(self, found: Descent, span: Span, inputs: Inputs, residual: float, reached: bool) -> Sealed:
         """The leader's descent becomes the answer; the others get it under a key of the group."""
-        estimate = estimate_of(span, inputs, found := span.descend(self.plan.tolerance), residual, reached)
+        estimate = estimate_of(span, inputs, found, residual, reached)
         salt = np.frombuffer(derive(self.session.seed, "release salt"), dtype="<f8")
         sealed = Sealed(numbers_of(estimate), found.weights, found.previous, salt)
         leader = self.session.run.members[0].identity
@@ -319,7 +321,7 @@ class BlindPart(Part):
 
     def _book(self, phase: str, kind: Kind) -> None:
         account, question = self.own.memory.account, digest("question", self.question, phase)
-        most = self.own.rules.totals_for(owners_of(self.session.run.members))
+        most = self.own.rules.totals_for(self.session.run.owners)
         if (reason := account.refuses_question(self.days, question, kind, most)) is not None:
             raise RunAborted(reason)
         account.book(Answered(self.days, question, kind, self._plan_hash))
@@ -359,6 +361,6 @@ class BlindPart(Part):
         return self.own.host.once(self._veil.context, compute.__qualname__, lambda: compute(*opened))
 
 
-def add(span: Span, opened: Opened, ridge: float) -> Span:
+def add(span: Span, opened: Opened, ridge: float) -> Span | None:
     larger = span.add(opened["total"], float(opened["one"][0]), opened["gram"])
-    return replace(larger, ridge=ridge)
+    return replace(larger, ridge=ridge) if np.linalg.cond(larger.gram) <= ILL_CONDITIONED else None
