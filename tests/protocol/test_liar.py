@@ -132,17 +132,16 @@ def test_two_different_seals_end_without_a_release(monkeypatch):
     nothing_released(aggregator, "every agent vouches")
 
 
-def test_only_the_leader_seals_and_once():
-    for sender in (0, 1):
-        aggregator, agents = parties(seed=4)
-        second = Seal(run=b"", step=0, box=b"another")
+@pytest.mark.parametrize("sender", [0, 1])
+def test_only_the_leader_seals_and_once(sender):
+    aggregator, agents = parties(seed=4)
 
-        def forge(i, message, sender=sender, aggregator=aggregator):
-            more = change(second, run=aggregator.run.id, step=message.step)
-            return [message, more] if i == sender else [message]
+    def forge(i, message):
+        more = [Seal(run=message.run, step=message.step, box=b"another")]
+        return [message, *more] if i == sender else [message]
 
-        refused = drive(aggregator, agents, to_aggregator=altering(Release if sender else Seal, forge))
-        assert aggregator.state is State.DONE and any("does not lead, or twice" in text for text in refused)
+    refused = drive(aggregator, agents, to_aggregator=altering(Release if sender else Seal, forge))
+    assert aggregator.state is State.DONE and any("does not lead, or twice" in text for text in refused)
 
 
 # The release

@@ -30,7 +30,7 @@ from atdm.run import make_plan, weather_of
 
 LOOSE = Rules(
     protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1, totals=40, agents_per_total=1,
-    colluders=0, clip=1e9, dither=0,
+    colluders=0, clip=1e9, dither=0, solver_tolerance=1e-9,
 )  # fmt: skip
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed
 _decoder = msgspec.msgpack.Decoder(ToAggregator)

@@ -30,6 +30,7 @@ FIRST_PAUSE = 0.25  # s before the first attempt to connect again; doubles
 LONGEST_PAUSE = 60.0  # s
 FIRST_REPEAT = 30.0  # s without an answer after which a message is sent again; doubles
 LONGEST_REPEAT = 120.0  # s
+KEPT_ANSWERS = 2  # what one agent's answer alone brings about is sent before the others' answers need have come
 CALL_EVERY = 2.0  # s between calls while agents gather
 CONNECT_TIMEOUT = 10  # s
 CLOSE_TIMEOUT = 1.0  # s
@@ -217,7 +218,7 @@ class AgentLink:
         self._answer = answer
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
-        self._last = b""  # answer to the slot before, for the case that it got lost
+        self._sent: dict[int, bytes] = {}  # answers to the last slots, for the case that they got lost
         self._assembly = Assembly()
         self._fault: asyncio.Future[None] | None = None  # what keeps the agent from going on
 
@@ -240,7 +241,7 @@ class AgentLink:
         if isinstance(frame, Here):
             raise PeerError("a frame that only agents send: ignored")
         if frame.stream != self._stream:
-            self._stream, self._next, self._last, self._assembly = frame.stream, None, b"", Assembly()
+            self._stream, self._next, self._sent, self._assembly = frame.stream, None, {}, Assembly()
         if isinstance(frame, Call):
             await self._arrived()
             return
@@ -261,14 +262,15 @@ class AgentLink:
                     raise
                 self._fault.set_exception(error)
                 return
-            self._last = frames.pack_answers(answers)
+            self._sent[frame.slot] = frames.pack_answers(answers)
+            self._sent.pop(frame.slot - KEPT_ANSWERS, None)
             self._next += 1
             await self._reply(frame.slot)
-        elif frame.slot == self._next - 1:
+        elif frame.slot in self._sent:
             await self._reply(frame.slot)
 
     async def _reply(self, slot: int) -> None:
-        for data in frames.split(self._stream, slot, self._last, self.line.largest):
+        for data in frames.split(self._stream, slot, self._sent[slot], self.line.largest):
             await self.line.send(self._up, data)
 
 
