@@ -9,7 +9,7 @@ from atdm.attacks.stage import Stage, repeatable
 from atdm.run import make_plan
 from tests.attacks.helpers import LOOSE, hits, tiny, truth_of
 
-SEEDS = range(3)
+SEEDS = range(6)
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,16 @@ def mounted(cluster, act, seed):
 def test_the_group_secret_isolates_agents_and_the_account_bounds_how_many(cluster):
     runs = [mounted(cluster, forge.steered_totals, seed) for seed in SEEDS]
     assert max(found for _, _, found, _ in runs) >= 1
-    assert min(worst for *_, worst in runs) < 0.05
-    assert all("4 thresholds" in result.note for _, result, _, _ in runs)  # five totals, the first among them
-    assert all(found <= 4 for _, _, found, _ in runs)
+    assert min(worst for *_, worst in runs) < 0.01
+    assert all("3 thresholds" in result.note for _, result, _, _ in runs)  # of five totals, two prepare
+    assert all(found <= 3 for _, _, found, _ in runs)
 
 
 def test_no_threshold_can_be_asked_for_once_the_account_is_full(cluster):
     attack = forge.steering(Stage(cluster, LOOSE, repeatable(0)), make_plan(cluster, "blind"), 0, 0)
     for _ in range(6):
         attack.ask()
-    assert len(attack.known) == 4
+    assert len(attack.known) == 3
 
 
 def test_a_forged_fit_rests_on_one_agent_and_feeds_its_later_readings(cluster):
@@ -48,7 +48,7 @@ def test_a_forged_fit_rests_on_one_agent_and_feeds_its_later_readings(cluster):
         stage, result, found, worst = mounted(cluster, forge.live_feed, seed)
         if not result.accepted:
             continue
-        assert found == 1 and worst < 0.05
+        assert found == 1 and worst < 0.01
         weights = [next(iter(agent.own.memory.fits.values())).weight for agent in stage.agents]
         assert np.sum(np.abs(weights) > 1e-6) <= 2  # the colluding agent may be the other one
         return

@@ -354,7 +354,8 @@ def bad_mask_vectors():
 DAY = 86400
 MONDAY = 19723 * DAY  # 2024-01-01
 MEMBERS = sorted(
-    ((f"zone{i}", f"home{i}", second.public_signing_key(fixed(f"identity {i}"))) for i in range(5)), key=lambda m: m[2]
+    ((f"zone{i}", f"home{i}", second.public_signing_key(fixed(f"identity {i}")), 300 * i) for i in range(5)),
+    key=lambda member: member[2],
 )
 SEEDS = {second.public_signing_key(fixed(f"identity {i}")): fixed(f"identity {i}") for i in range(5)}
 ROSTER = (7, MEMBERS, second.public_signing_key(fixed("authority")))
@@ -386,7 +387,8 @@ def structure(values):
 
 def roster_inputs(roster=ROSTER):
     serial, members, authority = roster
-    return {"serial": serial, "members": [[n, o, k.hex()] for n, o, k in members], "authority": authority.hex()}
+    listed = [[name, owner, key.hex(), since] for name, owner, key, since in members]
+    return {"serial": serial, "members": listed, "authority": authority.hex()}
 
 
 def announced(plan=PLAN, attempt=3):

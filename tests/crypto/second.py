@@ -334,7 +334,7 @@ def day_numbers(plan):
 
 def roster_hash(roster):
     serial, members, authority = roster
-    entries = [{"name": name, "owner": owner, "identity": identity} for name, owner, identity in members]
+    entries = [dict(zip(("name", "owner", "identity", "since"), member, strict=True)) for member in members]
     return digest("roster", serial, msgpack(entries), authority)
 
 
@@ -363,11 +363,11 @@ def agree(roster, plan, attempt, company, days, answers):
     wanted = flags(days, len(day_numbers(plan)))
     require(members and any(wanted) and len(members) == len(answers), "number")
     require(len({a[1] for a in answers}) == len({a[2] for a in answers}) == len(answers), "distinct")
-    for (_, _, identity), answer in zip(members, answers, strict=True):
+    for (_, _, identity, _), answer in zip(members, answers, strict=True):
         check_ready(identity, (plan, roster_hash(roster), attempt), answer)
         given = flags(answer[0], len(wanted))
         require(all(inside for inside, asked in zip(given, wanted, strict=True) if asked), "days")
-    hashed = digest("run company", roster_hash(roster), b"".join(identity for _, _, identity in members))
+    hashed = digest("run company", roster_hash(roster), b"".join(member[2] for member in members))
     nonces, exchange = (b"".join(answer[i] for answer in answers) for i in (1, 2))
     run = digest("run", 2, plan_hash(plan), hashed, days, nonces, exchange)
     return run, hashed, [day for day, asked in zip(day_numbers(plan), wanted, strict=True) if asked]

@@ -90,7 +90,7 @@ def read(inputs):
         "purpose": str,
         "phase": str,
         "plan": lambda v: {name: read_field(item) for name, item in v},
-        "members": lambda v: [(name, owner, bytes.fromhex(identity)) for name, owner, identity in v],
+        "members": lambda v: [(name, owner, bytes.fromhex(identity), since) for name, owner, identity, since in v],
         "flags": list,
         "time": list,
         "kept": list,
@@ -407,7 +407,7 @@ def test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it():
     sizes = {"answers": len(keys_["days"]), "nonces": 32, "exchange": 32, "signatures": 64}
     answers = [tuple(keys_[name][size * i : size * (i + 1)] for name, size in sizes.items()) for i in range(10)]
     enrolled = simulated_roster(cluster, rules)
-    roster = (enrolled.serial, [(m.name, m.owner, m.identity) for m in enrolled.members], enrolled.authority)
+    roster = (enrolled.serial, [(m.name, m.owner, m.identity, m.since) for m in enrolled.members], enrolled.authority)
     asked = next(message for message in down if message["type"] == "Announce")
     run, _, _ = second.agree(roster, asked["plan"], asked["attempt"], keys_["company"], keys_["days"], answers)
     received = [message.get("words", message.get("box")) for message in down if message["type"] in ("Total", "Seal")]

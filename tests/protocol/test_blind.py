@@ -122,7 +122,7 @@ def test_a_state_that_would_rest_on_few_agents_is_not_released():
 
 
 def test_limits_stop_the_search_with_a_note_not_an_error():
-    private = fit(swaying(2, 12), order=1, rules=replace(SHORT, totals=2))
+    private = fit(swaying(2, 12), order=1, solver_tolerance=0.01, rules=replace(SHORT, totals=2))
     assert private.status == "capped" and private.cost.sums == 2 and private.excess > 0
     assert any("limits ended the search" in note for note in private.notes)
     assert fit(tiny(2), order=1, ridge=50.0, rules=SHORT).status == "converged"
@@ -141,11 +141,12 @@ def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(rules, options
         fit(tiny(0, agents=12, rows=50), **{"ridge": 20.0, **options}, rules=rules)
 
 
-@pytest.mark.parametrize("change", [dict(totals=6), dict(agents_per_total=2), dict(colluders=0), dict(clip=2.1)])
-def test_an_agent_stays_out_of_a_plan_with_laxer_limits_than_its_own(change):
+@pytest.mark.parametrize("change", [dict(totals=6), dict(agents_per_total=2), dict(colluders=0), dict(clip=2.1),
+                                    dict(clip=1.9)])  # fmt: skip
+def test_an_agent_stays_out_of_a_plan_with_other_limits_than_its_own(change):
     cluster = tiny(0)
     plan = make_plan(cluster, "blind", order=1, rules=replace(SHORT, **change))
-    with pytest.raises(AtdmError, match="laxer"):
+    with pytest.raises(AtdmError, match="not this agent's"):
         simulate(cluster, plan, SHORT)
 
 

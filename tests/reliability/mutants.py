@@ -32,7 +32,7 @@ from atdm.protocol.collect import CollectPart
 from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_keys, test_prg, test_ring, test_vectors
-from tests.protocol import test_account, test_collect, test_liar, test_opened
+from tests.protocol import test_account, test_collect, test_liar, test_opened, test_review
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_secrets
 from tests.reliability import test_rules as claims
 from tests.reliability.places import desk_places, place
@@ -314,6 +314,12 @@ MUTANTS = (
            test_collect.test_rows_under_a_fit_need_its_whole_company),
     Mutant("company", "outsiders are not heard", off((Aggregator, "_run", "if sender not in self._place:")),
            partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_company, messages.Masked)),
+    Mutant("company", "a key gives no day before it was enrolled",
+           (Edit(company, "judge", " if day >= since else TOO_EARLY", ""),),
+           test_review.test_a_key_enrolled_later_gives_no_earlier_day),
+    Mutant("company", "nor does a company with such a key",
+           off((company, "check_company", "if min(days) < max(member.since for member in members):")),
+           claims.test_a_company_with_a_later_key_sums_no_earlier_day),
     # The account
     Mutant("account", "one weighting a day", off((Account, "refuses", "if known.weights not in (None, plan.weights):")),
            DAYS),
@@ -323,11 +329,16 @@ MUTANTS = (
            (Edit(Account, "refuses", 'other_fit = known.fit != fit and (known.fit != b"" or known.totals > 0)',
                 "other_fit = False"),), DAYS),
     Mutant("account", "in means room for all totals of the plan",
-           (Edit(Account, "refuses", "or known.totals + totals > most", ""),),
-           DAYS),
+           (Edit(Account, "refuses", "or totals > most", ""),), claims.test_in_means_room_for_all_totals_of_the_plan),
     Mutant("account", "no other fit over a day that has one",
-           (Edit(Account, "refuses", "known.fit or known.signs or", ""),),
+           (Edit(Account, "refuses", "known.fit or known.totals or", ""),),
            DAYS),
+    Mutant("account", "a day is opened to one fit",
+           (Edit(Account, "refuses_question", "spent = any(day.totals for day in known)", "spent = False"),),
+           test_review.test_a_day_is_opened_to_one_question_only),
+    Mutant("account", "no readings for a fit that came after it began",
+           off((Account, "repeatable", "if late.any()"), instead="if False"),
+           claims.test_readings_that_came_after_a_fit_began_are_not_in_it),
     Mutant("account", "totals a day",
            (Edit(Account, "refuses_question", "any(day.totals >= totals for day in known)", "False"),),
            QUESTIONS),
@@ -417,6 +428,11 @@ MUTANTS = (
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 4)),
     Mutant("rules", "no limits laxer than its own", (Edit(Rules, "refuses", "plan.totals > self.totals or", ""),),
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 5)),
+    Mutant("rules", "the clip is its own", (Edit(Rules, "refuses", " or plan.clip != self.clip", ""),),
+           every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
+    Mutant("rules", "no tolerance for which the last totals rest on few homes",
+           off((Rules, "refuses", "if plan.solver_tolerance < self.solver_tolerance:")),
+           every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
     Mutant("rules", "the weather of its own copy",
            off((Agent, "_reason_to_stay_out",
                 "if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):")),
@@ -452,10 +468,10 @@ MUTANTS = (
     Mutant("release", "iterations and status are possible",
            (Edit(release, "verify", "if not (1 <= iterations <= MAX_ITERATIONS and", "if False and not ("),),
            partial(with_patch, swapped(test_kept.test_a_release_that_makes_no_sense_ends_the_run), False, math.inf)),
-    Mutant("release", "convergence is checked",
-           off((release, "verify", "if converged and not f1 - f2 < plan.tolerance * max(1.0, f2) + VERIFY * f2:")),
-           claims.test_a_leader_that_claims_convergence_ends_the_run),
-    Mutant("release", "numbers to 1e-9", (Constant(release, "VERIFY", 1e-5),),
+    Mutant("release", "the leader's descent ends where everybody's does",
+           (Edit(release, "verify", " or not _close(own.alpha, alpha, SAME_END)", ""),),
+           claims.test_a_leader_whose_descent_ends_elsewhere_ends_the_run),
+    Mutant("release", "numbers to 1e-9", (Edit(release, "_close", "within: float = VERIFY", "within: float = 1e-5"),),
            lie("rss")),
     Mutant("release", "the state rests on three agents",
            (Edit(release, "check_effective", "max(3.0, agents / 4)", "agents / 4"),),
@@ -557,6 +573,10 @@ MUTANTS = (
     Mutant("roster", "a run is for the agent's own",
            (Edit(Agent, "_find_roster", 'if wanted != self.roster.hash():\n        raise',
                 'if False:\n        raise'),), claims.test_an_agent_takes_no_run_of_another_roster),
+    Mutant("roster", "the newest there is",
+           (Edit(Agent, "_find_roster", "if self._renew_roster is not None:",
+                 "if self._renew_roster is not None and wanted != self.roster.hash():"),),
+           test_review.test_an_agent_looks_for_the_newest_roster_before_it_answers),
     # Messages
     Mutant("messages", "the same one gets the same bytes", off((Agent, "receive", "if data == seen:")),
            partial(test_matrix.test_the_message_that_belongs_next_is_accepted_where_the_table_says,
@@ -577,7 +597,7 @@ MUTANTS = (
     Mutant("messages", "an agent is in one run at a time",
            (Edit(Agent, "_join", "announce.attempt <= under_way.attempt", "False"),), of_an_agent("running/open")),
     Mutant("messages", "only the leader seals", (Edit(BlindDesk, "_pass_seal", "sender != 0 or self._seal or ", ""),),
-           test_liar.test_only_the_leader_seals_and_once),
+           every(test_liar.test_only_the_leader_seals_and_once)),
     Mutant("messages", "no days beyond number are answered",
            off((agents.Agent, "_verdict", "if reason is not None and day_count(plan) > MOST_DAYS:")),
            partial(test_kept.test_a_plan_that_no_window_can_have_is_refused_before_anything_is_allocated,

@@ -266,7 +266,7 @@ PROTOCOL = (
         (
             ACCOUNT + "test_what_a_day_was_given_to_decides_what_it_can_be_given_to",
             ACCOUNT + "test_a_question_is_answered_four_times_and_a_new_one_where_there_is_room",
-            DEPLOY + "test_the_same_question_gets_the_same_answer_four_times",
+            DEPLOY + "test_a_day_gives_the_same_answer_four_times_and_no_other",
         ),
     ),
     Row(

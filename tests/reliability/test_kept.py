@@ -172,8 +172,8 @@ def test_a_release_that_makes_no_sense_ends_the_run(monkeypatch, everybody: bool
 
     monkeypatch.setattr(script, "numbers_of", nonsense)
     if everybody:
-        monkeypatch.setattr(script, "verify", lambda sealed, span, inputs, plan, gap, reached, agents:
-                            estimate_of(span, inputs, span.descend(plan.tolerance), gap, reached))  # fmt: skip
+        monkeypatch.setattr(script, "verify", lambda sealed, own, span, inputs, plan, gap, reached, agents:
+                            estimate_of(span, inputs, own, gap, reached))  # fmt: skip
     aggregator, agents = parties(seed=2)
     drive(aggregator, agents)
     taken = everybody and value == 0.5  # a number, if an odd one: the company's word is taken for it

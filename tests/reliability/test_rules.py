@@ -1,5 +1,6 @@
 """The rules of `blind` (docs/spec.md §5 and §6), one claim each, at their edges. mutants.py takes each of them out."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
@@ -12,14 +13,14 @@ from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol import account as rules_of
-from atdm.protocol.account import Account, Settled
+from atdm.protocol.account import Account, Answered, Settled
 from atdm.protocol.aggregator import State
 from atdm.protocol.blind import release, script
 from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, step_values
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
 from atdm.protocol.blind.release import check_effective
 from atdm.protocol.collect import show_layout
-from atdm.protocol.company import TOO_FEW, judge
+from atdm.protocol.company import TOO_FEW, check_company, judge
 from atdm.protocol.messages import (
     Masked,
     Ready,
@@ -89,6 +90,29 @@ def test_checking_and_booking_a_company_are_one_step() -> None:
     assert known.days[FIRST + 1].company and len(known.time) == 48
 
 
+def test_a_company_with_a_later_key_sums_no_earlier_day() -> None:
+    """Such a key has an empty account: its home may have given the day under another."""
+    keys = [SigningKey(bytes([i + 1]) * 32).public for i in range(10)]
+    enrolled = sign_roster(AUTHORITY, [(f"zone{i}", f"home{i}", k) for i, k in enumerate(keys)], 2, {keys[3]: FIRST})
+    for day in (FIRST, FIRST - 1):
+        with nullcontext() if day == FIRST else pytest.raises(RunAborted, match="enrolled later"):
+            check_company(enrolled.members, enrolled, [day, FIRST + 5], b"".join(keys), Account(), Rules(), rows(day))
+
+
+def test_in_means_room_for_all_totals_of_the_plan() -> None:
+    known = account(settled(FIRST, weights="fitted"))
+    assert known.refuses(fit(), FIRST, 5, 5, b"") is None and known.refuses(fit(), FIRST, 6, 5, b"") == rules_of.SPENT
+
+
+def test_readings_that_came_after_a_fit_began_are_not_in_it() -> None:
+    """Else the same fit, asked for again, would be another one."""
+    known, early = Account(), readings(count=40)
+    known.settle(early, ids(1, 2, 3), "fitted", STEP)
+    assert len(known.repeatable(readings(count=96)).time) == 96
+    known.book(Answered((FIRST,), b"q", "open", b"plan"))
+    assert known.repeatable(readings(count=96)).time.tolist() == [*early.time, *readings(FIRST + 1).time]
+
+
 # In or out
 
 
@@ -154,8 +178,9 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
 @pytest.mark.parametrize("changes, why", [
     ({}, None), (dict(ridge=1e-4), "ridge"), (dict(order=5, length=48 * 60), "order"),
     (dict(length=48 * 7), "too few rows"), (dict(protocol="moments"), "takes part in blind only"),
-    (dict(totals=6), "laxer"), (dict(agents_per_total=2), "laxer"), (dict(clip=2.1), "laxer"),
-    (dict(colluders=0), "laxer"), (dict(weights="equal"), "collected"),
+    (dict(totals=6), "not this agent's"), (dict(agents_per_total=2), "not this agent's"),
+    (dict(clip=2.1), "not this agent's"), (dict(clip=1.9), "not this agent's"), (dict(colluders=0), "not this agent's"),
+    (dict(solver_tolerance=0.009), "tolerance"), (dict(weights="equal"), "collected"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
     reason = FITTED.refuses(fit(**changes))
@@ -380,19 +405,19 @@ def about_to_verify() -> tuple:
 @pytest.mark.parametrize("what", ["alpha", "weights"])
 def test_a_leader_whose_numbers_follow_from_another_alpha_or_c_ends_the_run(what: str) -> None:
     """A careful liar: everything else is what α or c would give, had it been that."""
-    sealed, span, inputs, plan, gap, reached, agents = about_to_verify()
-    release.verify(sealed, span, inputs, plan, gap, reached, agents)
+    sealed, own, span, inputs, plan, gap, reached, agents = about_to_verify()
+    release.verify(sealed, own, span, inputs, plan, gap, reached, agents)
     alpha = sealed.numbers[:1] * (1 + 1e-7 if what == "alpha" else 1)
     weights = span.sp2(alpha)[0] if what == "alpha" else sealed.weights * (1 + 1e-7)
     found = SimpleNamespace(alpha=alpha, weights=weights, iterations=int(sealed.numbers[-2]), converged=True)
     told = release.numbers_of(script.estimate_of(span, inputs, found, gap, reached))
     with pytest.raises(RunAborted, match="leader's numbers"):
-        release.verify(replace(sealed, numbers=told, weights=weights), span, inputs, plan, gap, reached, agents)
+        release.verify(replace(sealed, numbers=told, weights=weights), own, span, inputs, plan, gap, reached, agents)
 
 
-def test_a_leader_that_claims_convergence_ends_the_run() -> None:
-    """The descent is cut after one iteration and called converged."""
-    sealed, span, inputs, plan, gap, reached, agents = about_to_verify()
+def test_a_leader_whose_descent_ends_elsewhere_ends_the_run() -> None:
+    """It is cut after one iteration and called converged; one step of SP_I and SP_II is what it should be."""
+    sealed, own, span, inputs, plan, gap, reached, agents = about_to_verify()
     hasty = np.append(1 / span.ones[0], np.zeros(len(span) - 1))
     alpha, _ = span.sp1(hasty)
     weights, _ = span.sp2(alpha)
@@ -401,7 +426,7 @@ def test_a_leader_that_claims_convergence_ends_the_run() -> None:
     )
     lie = replace(sealed, numbers=release.numbers_of(found), weights=weights, previous=hasty)
     with pytest.raises(RunAborted, match="leader's numbers"):
-        release.verify(lie, span, inputs, plan, gap, reached, agents)
+        release.verify(lie, own, span, inputs, plan, gap, reached, agents)
 
 
 def test_the_state_rests_on_three_agents_and_a_quarter_of_them() -> None:

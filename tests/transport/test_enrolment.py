@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import time
 
 import pandas as pd
 import pytest
@@ -130,7 +131,7 @@ def test_who_is_enrolled_already_is_refused_in_one_line_and_the_roster_stays(fol
     """The same name with another key, or another name signed with a key that is there: one home would count twice."""
     enrol(folder, 2)
     create_roster(folder, tmp_path / "roster.json", HOSTS)
-    before = (tmp_path / "roster.json").read_bytes(), (folder / "roster.serial").read_bytes()
+    before = (tmp_path / "roster.json").read_bytes(), (folder / "enrolled.json").read_bytes()
     if shared == "name":
         create_agent(folder / "sub", "home 1", os.urandom, authority=folder / "authority.json")
     else:
@@ -140,7 +141,7 @@ def test_who_is_enrolled_already_is_refused_in_one_line_and_the_roster_stays(fol
     with pytest.raises(UsageError, match=f"enrolled with the same {shared}: keep one of the two files") as caught:
         create_roster(folder, tmp_path / "roster.json", HOSTS)
     assert "home 1" in one_line(caught)
-    assert ((tmp_path / "roster.json").read_bytes(), (folder / "roster.serial").read_bytes()) == before
+    assert ((tmp_path / "roster.json").read_bytes(), (folder / "enrolled.json").read_bytes()) == before
 
 
 def test_rosters_are_numbered_upwards_whatever_becomes_of_earlier_ones(folder, tmp_path):
@@ -161,13 +162,36 @@ def test_rosters_are_numbered_upwards_whatever_becomes_of_earlier_ones(folder, t
     assert create_roster(folder, path, HOSTS)[0].serial == 5
 
 
-def test_a_lost_count_of_rosters_is_not_begun_anew(folder, tmp_path):
+def test_a_damaged_record_of_rosters_is_not_begun_anew(folder, tmp_path):
+    """Agents refuse a lower number, and would give days that are on another key's account."""
     enrol(folder, 3)
     create_roster(folder, tmp_path / "roster.json", HOSTS)
-    (folder / "roster.serial").write_text("many")
-    with pytest.raises(DataError, match="restore it, agents refuse a lower one") as caught:
+    (folder / "enrolled.json").write_text("{")
+    with pytest.raises(DataError, match="enrolled.json: is not the authority's record of rosters") as caught:
         create_roster(folder, tmp_path / "roster.json", HOSTS)
     one_line(caught)
+
+
+def test_a_key_enrolled_later_gives_no_day_before_and_keeps_its_first_day(folder, tmp_path):
+    def since(today: int | None) -> dict[str, int]:
+        return {m.name: m.since for m in create_roster(folder, tmp_path / "roster.json", HOSTS, today)[0].members}
+
+    enrol(folder, 2)
+    assert since(20000) == {"home 0": 0, "home 1": 0}  # nobody has given anything yet
+    enrol(folder, 1, first=2)
+    assert since(20010) == {"home 0": 0, "home 1": 0, "home 2": 20010}
+    file = folder / "home 2" / "enrolment.json"
+    content = file.read_bytes()
+    file.unlink()
+    shutil.rmtree(folder / "home 1")
+    enrol(folder, 1, first=1)  # the same home with a new key
+    assert since(20020) == {"home 0": 0, "home 1": 20020}
+    file.write_bytes(content)
+    assert since(20030) == {"home 0": 0, "home 1": 20020, "home 2": 20010}
+    shutil.rmtree(folder / "home 0")
+    enrol(folder, 1)
+    before = time.time() // 86400
+    assert before <= since(None)["home 0"] <= time.time() // 86400  # by the clock
 
 
 def test_files_of_the_first_edition_are_refused_with_what_to_do(folder, tmp_path):

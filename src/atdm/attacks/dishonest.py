@@ -61,21 +61,24 @@ def _mounted(aggregator: Aggregator, guesses: list[Guess] | None = None) -> Moun
 
 
 def offset(stage: Stage, plan: Plan) -> Mounted:
-    """`blind`: add to Σp of the second total, so that SP_II puts the whole weight on it and the release is that total,
+    """`blind`: add to Σp of the second total, so that SP_II puts its weight there and the release is mostly that total,
     which only agents should see."""
-    return _moved(stage, plan, others={}, victim={}, last=1)
+    return _moved(stage, plan, others={}, victim={}, last=1, push=1.0)
 
 
 def equivocate(stage: Stage, plan: Plan, victim: int = 1) -> Mounted:
     """`blind`: tell the others that the second direction was enormous, so that they add next to nothing to the third
     total, and one agent the truth; then put the weight on that total."""
-    enormous = {"squares": round(np.ldexp(1e3, SQUARE_BITS))}
-    return _moved(stage, plan, others=enormous, victim={victim: {}}, last=2)
+    enormous = {"squares": round(np.ldexp(1.6e4, SQUARE_BITS))}
+    return _moved(stage, plan, others=enormous, victim={victim: {}}, last=2, push=1.8)
 
 
-def _moved(stage: Stage, plan: Plan, others: dict[str, int], victim: dict[int, dict[str, int]], last: int) -> Mounted:
-    """Add `others` to the words of steps before the last one, and to the last Σp as much as its range allows."""
-    plan = msgspec.structs.replace(plan, nonnegative="free", totals=last + 1, solver_tolerance=1e-9)
+def _moved(
+    stage: Stage, plan: Plan, others: dict[str, int], victim: dict[int, dict[str, int]], last: int, push: float
+) -> Mounted:
+    """Add `others` to the words of steps before the last one, and to the last Σp about what its range allows."""
+    least = stage.agents[0].own.rules.solver_tolerance
+    plan = msgspec.structs.replace(plan, nonnegative="free", totals=last + 1, solver_tolerance=least)
     agents, phases = len(stage.agents), _Phases()
     layouts = [step_layout(agents, plan.length, size, plan.clip, False) for size in range(1, last + 1)]
     bits = layouts[-1].blocks[1].bits
@@ -85,7 +88,7 @@ def _moved(stage: Stage, plan: Plan, others: dict[str, int], victim: dict[int, d
             return message
         number = phases.count("step")
         if number == last:
-            return _shifted(message, layouts[number - 1], {"one": round(np.ldexp(1.5 * agents**0.5, bits))})
+            return _shifted(message, layouts[number - 1], {"one": round(np.ldexp(push * agents**0.5, bits))})
         return _shifted(message, layouts[number - 1], victim.get(place, others))
 
     aggregator = stage.play(plan, alter=alter, watch=phases.watch)
@@ -359,9 +362,9 @@ def chosen_plan(stage: Stage, plan: Plan, colluder: int, number: int) -> Mounted
     directions vary."""
     ridge, order, train, share = CHOSEN[number % len(CHOSEN)]
     days = int(plan.length * plan.step_seconds // DAY * (1 - share))
-    start = plan.start + days * DAY
+    start, least = plan.start + days * DAY, stage.agents[0].own.rules.solver_tolerance
     wanted = msgspec.structs.replace(
-        plan, ridge=ridge, order=order, train=train, nonnegative="free", solver_tolerance=1e-9, start=start,
+        plan, ridge=ridge, order=order, train=train, nonnegative="free", solver_tolerance=least, start=start,
         length=plan.length - days * DAY // plan.step_seconds,
         weather=weather_of(stage.cluster).hash(start, plan.start + (plan.length - 1) * plan.step_seconds),
     )  # fmt: skip

@@ -1,12 +1,15 @@
 """A dishonest aggregator and an agent that gives away the group secret, against fitted weights: not claimed, measured.
 
 The secret opens every total and makes others in its place, the same for everybody, so that masks go on cancelling.
+With λ large, and u the direction of the residual of a made-up series, z_i = Z_iᵀu:
 
-    r_i = t² − t z_i        where the first total is replaced by one whose residual e has length t; z_i = Z_iᵀe/t
-    p_i = ±clip/√K          by the sign of r_i, where the plan asks for a clip so small that nearly everybody saturates
+    open    that series, so large (its residual has length t₀) that everybody's p_i is at its bound +b, b = clip/√K
+    step 1  zeros with a forged Gram row, so that SP_II ends at a multiplier ν of the adversary's choice, and a forged
+            scale, so that everybody's next p_i is at its bound
+    step 2  r_i = t₀(τ − z_i), hence p_i = ±b by the sign of τ − z_i
 
-So every total Σ p_i x_i tells the sum over the agents whose z_i is above a chosen threshold t, and how many they are.
-Two thresholds with one agent between them are that agent's series; only the account bounds how many can be asked for.
+So the third total tells the sum over the agents whose z_i is above a chosen threshold τ, and how many they are. Two
+thresholds with one agent between them are that agent's series; only the account bounds how many can be asked for.
 With equal weights there is neither a secret nor a direction: see `chosen_companies` in dishonest.py.
 """
 
@@ -27,14 +30,14 @@ from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design, FloatArray, IntArray
 from atdm.kernel.span import Span
 from atdm.protocol.aggregator import Aggregator, State
-from atdm.protocol.blind.layouts import part_bound, unpack_counts
+from atdm.protocol.blind.layouts import TEMP_BOUND, part_bound, unpack_counts
 from atdm.protocol.messages import Message, ToAgent, Total
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import positions, public_inputs, seconds, window
 from atdm.run import weather_of
 
-CLIP = 0.005  # of the plan: small, so that nearly everybody is beyond it; smaller, and rounding shows
-RIDGE = 3.0  # of the plan, in ‖Z_i‖² of the colluding agent: p_i then depends little on the size of Z_i
+RIDGE = 20.0  # of the plan, in K‖x_i‖² of the colluding agent: t₀ is then far above any z_i
+SMALL = 2.0**-30  # Σ (raw_i/scale)² as forged: the next scale is 1e-5 of the last
 TRIES = 200  # functionals on which the colluding agent looks at itself, to learn how large z_i usually is
 WHOLE = 0.02  # from a whole number, at most, for a count to be believed: nobody is between the two signs
 
@@ -97,17 +100,23 @@ class Steering:
     _sum: FloatArray = field(default_factory=lambda: np.empty(0))  # Σ x_i
     _own: FloatArray = field(default_factory=lambda: np.empty(0))  # x_i of the colluding agent
     _spread: float = 0.0  # of z_i, at first by guess
+    _length: float = 0.0  # t₀
 
     @property
     def agents(self) -> int:
         return len(self.stage.agents)
+
+    @property
+    def thresholds(self) -> int:
+        """As many as the agents' account leaves over one window."""
+        return self.plan.totals_for(self.agents) - 2
 
     def ask(self, release: bool = False) -> Aggregator:
         """One more threshold. release: where exactly one agent is above it, go on to a fit that rests on that agent."""
         return self.stage.play(self.plan, alter=Forger(self.stage, self.colluder, self._act(release)).alter)
 
     def _act(self, release: bool) -> Act:
-        threshold = 0.0
+        threshold = None
 
         def act(phase: str, opened: Fields) -> Fields | None:
             nonlocal threshold
@@ -120,14 +129,26 @@ class Steering:
                         self._choose_functional(opened)
                 except (DataError, UsageError):  # rows that determine no model: agents would stop as well
                     return None
+                return {"total": self._length * self._shape}
+            elif phase == "step" and threshold is None:
                 threshold = self._next_threshold()
-                return {"total": threshold * self._shape}
-            elif phase == "step":
+                return self._zeros([-2 * self._turn(threshold), 2.0], [float(self.agents), SMALL])
+            elif phase == "step" and threshold is not None:
                 found = self._read(threshold, opened)
-                return self._resting_on_one() if release and found.count == 1 and found.sharp else None
+                return self._resting_on_one(threshold) if release and found.count == 1 and found.sharp else None
             return {}
 
         return act
+
+    def _zeros(self, gram: list[float], squares: list[float]) -> Fields:
+        """A total of zeros, and what is said of it."""
+        zeros = np.zeros(len(self.kept))
+        return {"total": zeros, "one": np.zeros(1), "gram": np.array(gram), "squares": np.array(squares)}
+
+    def _turn(self, threshold: float) -> float:
+        """η with η + η² = Kt₀(t₀ − τ)/2λ: a Gram row (−2η, 2) makes c = (1, η)/√K, and ν = (1 + 2η)λ/K + τt₀."""
+        size = self.agents * self._length * (self._length - threshold) / self.plan.ridge
+        return float((1 + 2 * size) ** 0.5 - 1) / 2
 
     def _choose_functional(self, opened: Fields) -> None:
         """A slow series on every other row as the first total: no order 1 explains it, so that z_i is the slow movement
@@ -152,9 +173,10 @@ class Steering:
             size = float(np.linalg.norm(error))
             self._spread += float(functional @ (self._own - mean) / size) ** 2 / TRIES
             if number == 0:
-                sign = 1.0 if functional @ mean >= 0 else -1.0  # thresholds are then above zero
-                self._shape, self._functional = sign * shape / size, sign * functional / size
+                self._shape, self._functional = shape / size, functional / size
         self._spread **= 0.5
+        range_left = 0.9 * TEMP_BOUND * self.agents**0.5 / float(np.abs(self._shape).max())
+        self._length = min((self.plan.ridge / self.agents) ** 0.5, range_left)
 
     def _next_threshold(self) -> float:
         """Where one more agent is expected above: between two known thresholds, beyond the highest, or further down."""
@@ -176,7 +198,7 @@ class Steering:
             return mean + self._spread * tail(1.5)
         in_vain = sum(known.count == above.count for known in self.known)  # each time a longer way down
         down = self._spread * max(tail(above.count) - tail(above.count + 1.5 * in_vain), 0.1)
-        return max(above.threshold - down, 0.05 * self._spread)
+        return above.threshold - down
 
     def _read(self, threshold: float, opened: Fields) -> Above:
         agents, bound = self.agents, part_bound(self.agents, self.plan.clip)
@@ -185,9 +207,9 @@ class Steering:
         total = (self._sum - opened["total"] / bound) / 2 - mine * self._own
         found = Above(threshold, round(number), abs(number - round(number)) < WHOLE, total)
         self.known.append(found)
-        multiplier = threshold**2 + self.plan.ridge / agents
+        multiplier = (1 + 2 * self._turn(threshold)) * self.plan.ridge / agents + threshold * self._length  # ν
         mean = float(self._functional @ self._sum) / agents
-        square = float(opened["squares"][0]) * (multiplier / threshold) ** 2 / agents - (threshold - mean) ** 2
+        square = float(opened["squares"][0]) * (multiplier / self._length) ** 2 / agents - (threshold - mean) ** 2
         if square > 0:
             self._spread = square**0.5
         return found
@@ -196,19 +218,22 @@ class Steering:
         """One where the colluding agent itself is above, zero where it is not."""
         return float(self._functional @ self._own > threshold)
 
-    def _resting_on_one(self) -> Fields:
-        """A second total of zeros with such a Gram row that SP_II gives all agents but one the weight zero, and that
-        one 2/K; on paper the state rests on 2K agents."""
-        clip, zero = self.plan.clip, np.zeros(1)
-        gram = np.array([clip / 2, clip**2 / 2])
-        return {"total": np.zeros(len(self.kept)), "one": zero, "gram": gram, "squares": np.zeros(2)}
+    def _resting_on_one(self, threshold: float) -> Fields:
+        """Another total of zeros: with its Gram row SP_II gives all agents but one the weight zero, and that one
+        `weight`; on paper the state rests on more than K agents."""
+        turn = self._turn(threshold)
+        size = 0.5 * (1 - 2 * turn**2) / (0.5 + turn) ** 2
+        return self._zeros([size * (0.5 + turn), 0.0, size], [0.0, 0.0])
 
-    def isolated(self, sharp: bool) -> list[FloatArray]:
-        """Series of single agents: sums over those above two thresholds with one agent between them. sharp: only where
-        nobody is between the two signs, so that the level is right too. [K]"""
+    def weight(self, threshold: float) -> float:
+        """Of each agent above the threshold in such a fit."""
+        return 2 * (1 + 2 * self._turn(threshold)) / self.agents
+
+    def isolated(self) -> list[FloatArray]:
+        """Series of single agents: sums over those above two thresholds with one agent between them. [K]"""
         found, above = [], Above(np.inf, 0, True, np.zeros(len(self.kept)))
         for each in sorted(self.known, key=lambda one: -one.threshold):
-            if each.count - above.count == 1 and (not sharp or (each.sharp and above.sharp)):
+            if each.count - above.count == 1 and each.sharp and above.sharp:
                 found.append(each.total - above.total)
             above = each
         return found
@@ -220,20 +245,18 @@ class Steering:
 def steering(stage: Stage, plan: Plan, colluder: int, seed: int) -> Steering:
     """The plan as this adversary wants it; agents accept it, because each number is within their rules."""
     own = stage.own_series(colluder, seconds(stage.cluster.time))
-    ridge = max(RIDGE * float(((own - own.mean()) ** 2).sum()), 1.0)
-    wanted = msgspec.structs.replace(plan, order=1, clip=min(CLIP, plan.clip), ridge=ridge, nonnegative="free")
+    ridge = max(RIDGE * len(stage.agents) * float(((own - own.mean()) ** 2).sum()), 1.0)
+    wanted = msgspec.structs.replace(plan, order=1, ridge=ridge, nonnegative="free")
     return Steering(stage, wanted, colluder, seed)
 
 
 def steered_totals(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mounted:
     """As many thresholds as the agents' account allows over one window."""
     attack = steering(stage, plan, colluder, seed)
-    for _ in range(attack.plan.totals_for(attack.agents) - 1):
+    for _ in range(attack.thresholds):
         attack.ask()
-    guesses, rows = [], attack.rows(attack.kept)
-    for sharp in (True, False):
-        if found := attack.isolated(sharp):
-            guesses.append(Guess(series=np.column_stack(found), rows=rows, scaled=sharp))
+    found = attack.isolated()
+    guesses = [Guess(series=np.column_stack(found), rows=attack.rows(attack.kept))] if found else []
     counts = ", ".join(str(above.count) for above in attack.known)
     return Mounted(bool(guesses), guesses, f"not claimed; {len(attack.known)} thresholds with {counts} above")
 
@@ -246,7 +269,7 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
     last = early.start + early.length * early.step_seconds - plan.step_seconds
     early = msgspec.structs.replace(early, weather=weather_of(stage.cluster).hash(early.start, last))
     attack = steering(stage, early, colluder, seed)
-    for _ in range(attack.plan.totals_for(attack.agents) - 1):
+    for _ in range(attack.thresholds):
         run = attack.ask(release=True).run
         found = attack.known[-1] if attack.known else None
         if run is None or found is None or found.count != 1 or not found.sharp:
@@ -257,7 +280,7 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
         if shown.state is State.DONE:
             rows = Released.of(shown)
             mine = attack.own_share(found.threshold) * stage.own_series(colluder, rows.kept)
-            series = (rows.state * attack.agents / 2 - mine)[:, None]
+            series = (rows.state / attack.weight(found.threshold) - mine)[:, None]
             note = f"not claimed; {len(rows.kept)} rows after the fit, in which the weights of all others are zero"
             return Mounted(True, [Guess(series=series, rows=attack.rows(rows.kept))], note)
         return Mounted(False, [], "stopped: " + "; ".join(shown.reasons[:1]))

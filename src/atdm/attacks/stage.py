@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import msgspec
@@ -49,6 +49,9 @@ class Stage:
     ) -> None:
         self.cluster = cluster
         self.agents, _ = enrol(cluster, rules, random_bytes, keep=True, share=share)
+        for agent in self.agents:  # which a simulation does not ask for, and deployed agents do
+            own = replace(agent.own.rules, solver_tolerance=rules.solver_tolerance)
+            agent.own = replace(agent.own, rules=own)
         self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
         self.attempts = 0
 

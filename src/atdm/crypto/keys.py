@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -37,8 +38,17 @@ _KEY_FILE = re.compile(rb"atdm-key-1 ([0-9a-f]{64})\n")
 
 def pack(purpose: str, *fields: Field) -> bytes:
     """Unambiguous bytes of a purpose and its fields: type letter, 8-byte little-endian length, content; for each."""
+    return _prefix(purpose) + _packed(fields)
+
+
+@lru_cache(maxsize=256)
+def _prefix(purpose: str) -> bytes:
+    return _packed((_SUITE, purpose))
+
+
+def _packed(fields: tuple[Field, ...]) -> bytes:
     parts: list[bytes] = []
-    for field in (_SUITE, purpose, *fields):
+    for field in fields:
         if isinstance(field, bytes):
             kind, content = b"b", field
         elif isinstance(field, str):

@@ -28,6 +28,8 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 def squares_of(vectors: FloatArray) -> FloatArray:
     """All products of two entries of a vector, row by row; of each vector where there are several."""
+    if vectors.ndim == 1:
+        return np.multiply.outer(vectors, vectors).ravel()
     return (vectors[..., :, None] * vectors[..., None, :]).reshape(*vectors.shape[:-1], -1)
 
 

@@ -131,6 +131,12 @@ class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stamps: Stamps
 
 
+def days_of(time: IntArray) -> tuple[int, ...]:
+    """UTC days of ascending stamps."""
+    day = time // DAY
+    return tuple(day[np.diff(day, prepend=-1) != 0].tolist())
+
+
 @lru_cache(maxsize=16)
 def company_hash(identities: bytes) -> bytes:
     return digest("company", identities)
@@ -203,7 +209,9 @@ class Account:
         both sums across it would show the home that left."""
         hashed, day = company_hash(company), time // DAY
         near = np.zeros(len(time), dtype=bool)
-        for each in np.unique(day).tolist():
+        if not self.companies.keys() - {hashed}:
+            return near
+        for each in days_of(time):
             own = day == each
             if self._company(each - 1) not in (b"", hashed):
                 near |= own & (time - each * DAY < HOLE)
@@ -256,8 +264,8 @@ class Account:
 
     def repeatable(self, readings: Readings) -> Readings:
         """Without readings that came in after a fit over their day had begun: with them it would be another fit."""
-        late = np.array([bool(self.days[day].totals) if day in self.days else False for day in readings.time // DAY])
-        late &= positions(self.time, readings.time) < 0
+        begun = [day for day in days_of(readings.time) if day in self.days and self.days[day].totals]
+        late = np.isin(readings.time // DAY, begun) & (positions(self.time, readings.time) < 0)
         return readings.at(np.flatnonzero(~late)) if late.any() else readings
 
     # What is booked
@@ -270,7 +278,7 @@ class Account:
     def settle(self, readings: Readings, company: bytes, weights: WeightsName, step: int) -> tuple[int, ...]:
         """Book that these readings leave, as they are, and whose days they belong to: checked and booked in one step.
         Gives the days."""
-        days = tuple(np.unique(readings.time // DAY).tolist())
+        days = days_of(readings.time)
         if (reason := self.refuses_company(days, company)) is not None:
             raise RunAborted(reason)
         self.book(Settled(days, company, weights, step))

@@ -80,6 +80,7 @@ from atdm.protocol.sums import Layout
 
 T = TypeVar("T")
 ILL_CONDITIONED = 1e6  # of QᵀQ
+FOR_A_DIRECTION = 1e-6  # gap of the descent that is enough to look for the next direction
 BOX_TAG = 16  # bytes
 
 
@@ -138,7 +139,7 @@ class BlindPart(Part):
         scale, best, done = first_scale(span, agents), np.inf, False
         most = plan.totals_for(self.session.run.owners)
         while not done and scale > 0 and len(span) < most:
-            found = self._once(look, span, plan.tolerance, ladder.rungs())
+            found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
             p, values = step_values(found, own, self.parts, x, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
