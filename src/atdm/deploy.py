@@ -31,11 +31,11 @@ from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, State
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import Choose, choose
+from atdm.protocol.company import NOT_YET, Choose, choose, flags
 from atdm.protocol.desk import Outcome
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
-from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, first_day
+from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Readings, Weather, seconds, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import OFFERED, Rules
@@ -121,7 +121,7 @@ def seat_agent(
             store=Disk(state / "journal"),
             host=host,
             renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
-            renew_roster=lambda: read_roster(roster, keys.pinned.authority),
+            renew_roster=lambda: _roster_again(roster, keys, say),
         )
     except BaseException:
         held.close()
@@ -175,6 +175,15 @@ def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say
     except DataError as error:
         say(f"{name}: {error}")
         raise DataError("its readings cannot be read at present: see this agent's own log") from None
+
+
+def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
+    """The roster as it is now. What is wrong with the file is for the agent's own eyes: it names its folders."""
+    try:
+        return read_roster(path, keys.pinned.authority)
+    except (DataError, UsageError, PeerError) as error:
+        say(f"{keys.name}: {error}")
+        raise DataError("its roster cannot be read at present: see this agent's own log") from None
 
 
 def weather_from(path: Path, declared: Format | None = None) -> Weather:
@@ -410,7 +419,11 @@ async def _collect_and_fit(conduct: Callable[..., "Conductor"], plan: Plan) -> D
                 conductor.report(Aborted(str(error), stopped=conductor.stopped))
                 raise
             conductor.say(f"the rest of the window was not collected: {error}")
-    fit = rows.fit(plan, last, role, ended)
+    try:
+        fit = rows.fit(plan, last, role, ended)
+    except AtdmError as error:
+        last.report(Aborted(str(error)))
+        raise
     last.report(finished(fit))
     return Deployed(fit, tuple(np.diff(last.posted[SETUP_POSTS:]).tolist()))
 
@@ -540,10 +553,24 @@ class Conductor:
     def _last_row(self) -> int:
         return self.plan.start + (self.plan.length - 1) * self.plan.step_seconds
 
+    def _late(self) -> set[int]:
+        """Places of agents whose readings do not reach the window's end yet."""
+        answers = {} if self.role is None else self.role.answers
+        return {place for place, ready in answers.items() if ready.reason == NOT_YET}
+
+    def _hear(self, role: Aggregator) -> None:
+        """Note who answered; those without readings of the last days up to where they have some."""
+        late, first = self._late(), first_day(self.plan)
+        for place, ready in role.answers.items():
+            inside = np.flatnonzero(flags(ready.days, day_count(self.plan)))
+            until = (first + int(inside.max(initial=-1)) + 1) * DAY - 1 if place in late else self._last_row()
+            self.fleet.record.hear([self.roster.members[place].identity.hex()], min(until, self._last_row()))
+        self.fleet.write()
+
     def _make_role(self) -> Aggregator:
         policy = self._policy
         if policy is None and isinstance(self.plan, Collect):
-            policy = self.fleet.record.next_days(first_day(self.plan), self._last_row(), self._patience)
+            policy = self.fleet.record.next_days(first_day(self.plan), self._last_row(), self._patience, self._late)
         attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
@@ -611,7 +638,7 @@ class Conductor:
     async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
         """Where the answers are in: say who is in and who is out."""
         if role.run is not None:
-            self.fleet.hear([self.roster.members[i].identity.hex() for i in role.answers], self._last_row())
+            self._hear(role)
             inside = {member.name for member in role.members}
             places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
             self.report(Company(places, role.out()))

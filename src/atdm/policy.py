@@ -8,7 +8,7 @@ beyond that it is left out. A home that does not answer is waited for `patience`
 left out from the first day that is not settled. One company for one window: `choose` in protocol/company.py.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,8 +57,11 @@ class Fleet:
     def settle(self, days: Collection[int], company: tuple[str, ...]) -> None:
         self.days.update(dict.fromkeys(days, company))
 
-    def next_days(self, first: int, now: float, patience: float = PATIENCE) -> Choose:
-        """The first days of a window that can be summed now by one company; `first`: the window's first UTC day.
+    def next_days(
+        self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple
+    ) -> Choose:
+        """The first days of a window that can be summed now by one company; first: the window's first UTC day; late:
+        places of those that have no readings yet of some days: on these they have not answered.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -68,10 +71,11 @@ class Fleet:
             for key in keys:
                 self.heard.setdefault(key, now)  # a home that never came is waited for from now on
             count = len(next(iter(answers.values()))) if answers else 0
-            answered = frozenset(keys[place] for place in answers)
+            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late()}
             days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
             for i in range(count):
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
+                answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
                 found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)
                 if waiting or (days.any() and found != company):
                     break

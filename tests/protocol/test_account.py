@@ -231,16 +231,16 @@ class Replay:
     def owners(self, ids) -> int:
         return len({self.owner[i] for i in ids})
 
-    def change(self) -> None:
-        """Somebody joins, dies, gets a new identity, corrects its file or restarts."""
-        what, honest = self.rng.random(), [home for home in self.homes if not home.colludes]
-        home = self.rng.choice(honest)
-        if what < 0.07:
-            if what > 0.05 or (what > 0.03 and len(honest) > 13):
-                self.homes.remove(home)
-            if what < 0.03 or what > 0.05:
+    def change(self, everybody: bool) -> None:
+        """Somebody joins, dies, gets a new key, corrects its file or restarts; once all get new keys."""
+        honest, what = [home for home in self.homes if not home.colludes], self.rng.random()
+        home, rekeyed = self.rng.choice(honest), everybody or 0.05 < what < 0.07
+        if rekeyed or what < 0.05:
+            gone = honest if everybody else [home] if rekeyed or (what > 0.03 and len(honest) > 13) else []
+            for like in gone if rekeyed else [None] if what < 0.03 else []:
                 self.born += 1
-                self.homes.append(Home(self, f"home{self.born}", like=home if what > 0.05 else None))
+                self.homes.append(Home(self, f"home{self.born}", like=like))
+            self.homes = [home for home in self.homes if home not in gone]
             self.enrol()
         elif what < 0.20:
             home.temperature = home.temperature + 0.25
@@ -428,7 +428,7 @@ def live(replay: Replay, day: int) -> None:
     """One day of the aggregator's life: mostly what it should do, often enough what it should not."""
     rng = replay.rng
     replay.now = (FIRST + day + 1) * DAY
-    replay.change()
+    replay.change(everybody=day == replay.days // 2)
     for _ in range(rng.choice([1, 1, 2, 3])):
         way = rng.choice(["good"] * 16 + ["everybody"] + ["fewer", "more", "all days", "one"])
         lie = rng.choice([""] * 16 + ["claims", "claims", "forges", "forges", "two in flight"])
@@ -527,7 +527,7 @@ def clear(monkeypatch):
 
 
 def test_months_of_lies_leave_no_difference_that_shows_a_home(clear) -> None:
-    seed = 11
+    seed = 13
     seen = replayed(seed, 200)
     print(f"seed {seed}: {dict(seen)}")
     assert seen["openings"] > 60 and seen["fits"] > 10

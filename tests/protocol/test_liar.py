@@ -21,7 +21,7 @@ from atdm.protocol.plan import VERSION
 from atdm.protocol.session import make_keys
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive, parties
-from tests.protocol.world import LOOSE, Killed, World, written
+from tests.protocol.world import LOOSE, World, written
 
 VICTIM, LIAR = 2, 3
 change = msgspec.structs.replace
@@ -268,25 +268,16 @@ def shown(outcome) -> list[float]:
 @pytest.mark.parametrize("what", ["fit", "collect"])
 @pytest.mark.parametrize("who", [0, 3], ids=["leader", "other"])
 def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_nothing_twice(who, what):
-    moment, dead = 0, [True]
+    moment, dead = 0, True
     while dead:
         moment += 1
-        here, dead = World(tiny(3, agents=5, rows=60), 3), []
-        plan, deliver = here.plan() if what == "fit" else here.collect(0, 60), here.deliver
-        here.agent(who)
-        here.stores[who].die, here.stores[who].after = moment, moment % 2 == 0
-
-        def dying(i, data, deliver=deliver, dead=dead):
-            if i == who and dead:
-                raise Killed
-            try:
-                return deliver(i, data)
-            except Killed:
-                dead.append(data)
-                raise
-
-        here.deliver = dying
-        first, here.deliver = here.run(here.aggregator(plan)), deliver
+        here = World(tiny(3, agents=5, rows=60), 3)
+        plan = here.plan() if what == "fit" else here.collect(0, 60)
+        store, agent = here.stores[who], here.agent(who)
+        store.die, store.after = moment, moment % 2 == 0
+        here.deaf = lambda i, data, here=here, agent=agent: i == who and here.agents[who] is not agent  # it was killed
+        first, dead = here.run(here.aggregator(plan)), store.die <= 0
+        here.deaf = lambda i, data: False
         left_out = {who} if len(here.role.members) < 5 else set()  # it was killed before it answered
         again = here.run(here.aggregator(plan), gone=left_out)
         assert again is not None and (first is None or shown(first) == shown(again)), here.reasons

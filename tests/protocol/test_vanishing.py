@@ -14,7 +14,7 @@ from atdm.protocol.desk import Outcome
 from atdm.protocol.readings import seconds
 from atdm.run import fit
 from tests.clusters import tiny
-from tests.protocol.world import Killed, World, written
+from tests.protocol.world import World, after, written
 
 SHORT, LONG = range(30), range(30, 530)
 
@@ -76,32 +76,17 @@ def test_five_hundred_worlds_with_vanishing_agents() -> None:
 # One agent, known moments
 
 
-def absent_from(world: World, who: int, message: int) -> None:
-    """From now on an agent hears nothing after so many messages."""
-    deliver, heard = world.deliver, []
-
-    def limited(i: int, data: bytes) -> list[bytes]:
-        if i == who and len(heard) >= message:
-            raise Killed
-        heard.extend([data] * (i == who))
-        return deliver(i, data)
-
-    world.deliver = limited
-
-
 def test_a_run_waits_for_an_agent_that_is_away_at_every_message() -> None:
     """The deadline is the transport's business; here it is not reached."""
-    world = World(tiny(2, agents=5, rows=60), 2)
-    deliver, tries = world.deliver, Counter()
+    world, tries = World(tiny(2, agents=5, rows=60), 2), Counter()
 
-    def slow(i: int, data: bytes) -> list[bytes]:
+    def slow(i: int, data: bytes) -> bool:
         tries[i, data] += 1
-        if i == 1 and tries[i, data] < 30:
+        if i == 1:
             world.restart(i)
-            raise Killed
-        return deliver(i, data)
+        return i == 1 and tries[i, data] < 30
 
-    world.deliver = slow
+    world.deaf = slow
     outcome = world.run(world.aggregator(world.plan()))
     assert outcome is not None and world.restarts > 10
     assert_is_the_plain_fit(outcome, world.cluster)
@@ -112,11 +97,10 @@ def test_an_agent_lost_before_its_answer_is_out_and_one_lost_later_ends_the_run(
     """Announcement, keys, secret, rows, open: from the fifth message on readings have left, and the days are settled;
     whoever would go on without the lost agent needs fresh days."""
     world, lost = World(tiny(11, agents=6, rows=120), 1), 3
-    deliver = world.deliver
-    absent_from(world, lost, message)
+    world.deaf = after(lost, message)
     outcome = world.run(world.aggregator(world.plan(rows=slice(0, 60))))
     assert (outcome is not None) == (message == 0)
-    world.deliver = deliver
+    world.deaf = lambda i, data: False
     if outcome is not None:
         assert_is_the_plain_fit(outcome, world.window(slice(0, 60), world.role.members))
         assert world.role.out() == {world.roster.members[lost].name: "no answer"}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
@@ -67,6 +66,17 @@ class Ram(Store):
             raise Killed
 
 
+def after(who: int, messages: int) -> Callable[[int, bytes], bool]:
+    """For `World.deaf`: an agent that hears so many messages, and then nothing."""
+    heard: list[bytes] = []
+
+    def deaf(i: int, data: bytes) -> bool:
+        heard.extend([data] if i == who and len(heard) < messages and data not in heard else [])
+        return i == who and data not in heard
+
+    return deaf
+
+
 def written(store: Store) -> Memory:
     """What is written down, without playing anything again."""
     snapshot, entries = store.read()
@@ -95,6 +105,7 @@ class World:
         self.attempts = 0
         self.restarts = 0
         self.renew: dict[int, Callable[[], Readings]] = {}  # agent → how it reads on
+        self.deaf: Callable[[int, bytes], bool] = lambda i, data: False  # whether an agent does not hear a message
 
     def enrol(self, names: list[str], serial: int = 1) -> None:
         """A roster of these agents; places in it are the agents' numbers."""
@@ -149,6 +160,8 @@ class World:
 
     def deliver(self, i: int, data: bytes) -> list[bytes]:
         """One message to one agent; what it hands out is checked here and nowhere else."""
+        if self.deaf(i, data):
+            raise Killed
         try:
             replies = self.agent(i).receive(data)
         except Killed:
@@ -175,17 +188,12 @@ class World:
         if phase in ("open", "step", "signs", "release") and self.role.run.announced.protocol == "blind":
             self.answered[i] += 1
             assert sum(account.questions.values()) >= self.answered[i], "numbers left before they were booked"
-            assert self._settled(account), "readings left before their days were settled"
+            given = set((account.time // DAY).tolist()) & set(self.role.run.days)
+            companies = {account.days[day].company for day in given}
+            assert companies == {company_hash(self.role.run.company)}, "readings left before their days were settled"
         elif phase == "show":
             self.shown[i] += int(self.role.desk._rows.size)
             assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
-
-    def _settled(self, account: Any) -> bool:
-        """Whether days of the run are settled with its company, and readings of them kept as they leave."""
-        run = self.role.run
-        days = {day for day in run.days if day in account.days and account.days[day].company}
-        same = all(account.days[day].company == company_hash(run.company) for day in days)
-        return bool(days) and same and bool(np.isin(account.time // DAY, list(days)).any())
 
     def run(
         self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None

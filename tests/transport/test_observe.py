@@ -196,7 +196,6 @@ def test_a_stretch_of_which_no_row_opens_does_not_hold_up_the_next(tmp_path):
     assert list(found[1].out) == [theatre.stage.names[2]]
 
 
-@pytest.mark.xfail(strict=True, reason="Ready has one bit a day: a day not answered for looks like a day out")
 def test_a_home_whose_readings_are_late_costs_nobody_the_day(tmp_path):
     """Its newest reading is of the day before: it has not answered for the new day, and is waited for."""
     theatre = Watched(tmp_path, weights="equal")

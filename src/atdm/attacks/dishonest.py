@@ -35,7 +35,7 @@ from atdm.run import rows_of_plan, weather_of
 LATER = 2  # step of a run at which it is under way in every protocol
 LEFT_OUT = 3  # agents that are left out in turn, where companies are chosen
 CHOSEN = (  # λ, M, training share and share of the window with which totals differed most
-    (1e4, 1, 0.95, 1.0), (1e3, 2, 0.3, 1.0), (100.0, 2, 0.75, 1 / 3),
+    (1e3, 1, 0.95, 1.0), (1.0, 1, 0.3, 1.0), (100.0, 2, 0.75, 1 / 3),
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left ou
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
 TOO_FEW = "too few readings on some days"
+NOT_YET = "no readings yet of some days"
 TOO_EARLY = "days before this agent's key was enrolled"
 BoolArray = NDArray[np.bool_]
 Answers = Mapping[int, BoolArray]  # place in the roster → days it is in on
@@ -79,7 +80,7 @@ def judge(
             judged = _has_enough(readings, sound, day, until, plan.step_seconds, rules.day_share)
             (inside if judged else outside).append(day)
         if refused is not None or not judged:
-            reasons.append(refused or TOO_FEW)
+            reasons.append(refused or (NOT_YET if judged is None else TOO_FEW))
         verdict[i] = refused is None and bool(judged)
     if inside or outside:
         account.book(Judged(tuple(inside), tuple(outside)))

@@ -209,13 +209,13 @@ class FleetFile:
 
     def hear(self, names: Sequence[str], now: float) -> None:
         self.record.hear(names, now)
-        self._write()
+        self.write()
 
     def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
         self.record.settle(days, names)
-        self._write()
+        self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
         replace_file(self._path, msgspec.json.encode(self.record))
 
 
