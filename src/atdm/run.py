@@ -292,7 +292,8 @@ def enrol(
     Each agent is an owner of its own. They take part in any protocol, and on any day: whoever simulates them holds
     their readings anyway, and the cluster has only rows that all of them have.
     """
-    rules = replace(rules, protocols=OFFERED, weights="fitted", day_share=0.0, solver_tolerance=0.0)
+    lifted: dict[str, Any] = {"ridge": (0.0, math.inf), "train": 0.0, "solver_tolerance": 0.0, "day_share": 0.0}
+    rules = replace(rules, protocols=OFFERED, weights="fitted", **lifted)
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))

@@ -24,7 +24,8 @@ class Rules:
     clip: float = 2.0  # most of |p_i|·√K, this agent's part of a total
     dither: float = 0.1  # width of the secret dither, in quanta of the sensor
     quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
-    ridge: tuple[float, float] = (1e-3, 1e12)  # λ accepted
+    ridge: tuple[float, float] = (1e-3, 300.0)  # λ accepted: at larger ones totals rest on the homes that stand out,
+    train: float = 0.5  # as they do where few rows are for training: least share of them accepted
     solver_tolerance: float = 0.01  # least accepted
     order: int = 4  # largest M accepted
     rows_per_parameter: float = 5.0  # kept training rows for each parameter of the model, at least
@@ -68,6 +69,8 @@ class Rules:
         low, high = self.ridge
         if not low <= plan.ridge <= high:
             return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
+        if plan.train < self.train:
+            return f"a training share of {plan.train:g} is below the {self.train:g} this agent accepts"
         if plan.order > self.order:
             return f"order {plan.order} is above the {self.order} this agent accepts"
         laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total
