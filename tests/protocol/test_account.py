@@ -463,7 +463,7 @@ def live(replay: Replay, day: int) -> None:
 def fit_plan(replay: Replay, first: int, last: int) -> Plan:
     start, length = first * DAY, (last - first + 1) * DAY // STEP
     weather = replay.weather.hash(start, start + (length - 1) * STEP)
-    return msgspec.structs.replace(FIT, ridge=1000.0, period=12, step_seconds=STEP, start=start, length=length,
+    return msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start, length=length,
                                    weather=weather)  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,7 +40,7 @@ def swaying(seed: int, agents: int, rows: int = 120) -> Cluster:
 
 @pytest.mark.parametrize("weights", [False, "ridge"])
 @pytest.mark.parametrize("seed", range(5))
-def test_without_limits_it_equals_plain_and_raises_the_ridge_as_plain_does(seed, weights):
+def test_without_limits_it_raises_the_ridge_as_plain_does_and_equals_it_there(seed, weights):
     cluster = swaying(seed, 12 + seed) if weights else tiny(seed, agents=10 + seed, rows=120)
     options = dict(order=1 + seed % 2, ridge=5.0 if weights else 2.0)
     private = fit(cluster, nonnegative=weights, dither=0.0, rules=LIFTED, solver_tolerance=5e-5, **options)
@@ -119,26 +120,31 @@ def test_limits_stop_the_search_with_a_note_not_an_error():
     assert fit(tiny(2), order=1, ridge=50.0, rules=SHORT).status == "converged"
 
 
-@pytest.mark.parametrize("rules, options, word", [
-    (Rules(), dict(order=1), "too few rows"),
-    (replace(SHORT, order=1), dict(order=2), "order 2"),
-    (replace(SHORT, ridge=(10.0, 100.0)), dict(order=1, ridge=2.0), "ridge 2"),
-    (SHORT, dict(order=1, season="12h"), "season of 24 h"),
-    (SHORT, dict(order=1, minimum_norm=True), "collinear"),
-    (SHORT, dict(order=1, ridge=0.0), "ridge above 0"),
+@pytest.mark.parametrize("fine, change, word", [
+    (dict(length=59), dict(length=58), "too few rows"), (dict(order=4), dict(order=5), "order 5"),
+    (dict(ridge=1e-3), dict(ridge=9e-4), "ridge 0.0009"), (dict(ridge=300.0), dict(ridge=301.0), "ridge 301"),
+    (dict(train=0.5), dict(train=0.49), "training share"), (dict(clip=2.0), dict(clip=1.9), "limits on totals"),
+    (dict(totals=5), dict(totals=6), "limits on totals"), (dict(colluders=2), dict(colluders=0), "limits on totals"),
+    (dict(agents_per_total=4), dict(agents_per_total=2), "limits on totals"),
+    (dict(solver_tolerance=0.01), dict(solver_tolerance=9e-3), "solver tolerance"),
+    (dict(step_seconds=1800, period=48), dict(step_seconds=600, period=144), "at least 15 min"),
+    (dict(period=4), dict(period=2), "season of 24 h"), (dict(), dict(minimum_norm=True), "collinear"),
+    (dict(), dict(ridge=0.0), "ridge above 0"), (dict(), dict(weights="equal"), "collected"),
+    (dict(), dict(protocol="moments"), "blind only"), (dict(), dict(nonnegative="exact"), "not offered"),
 ])  # fmt: skip
-def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(rules, options, word):
-    with pytest.raises(AtdmError, match=word):
-        fit(tiny(0, agents=12, rows=50), **{"ridge": 20.0, **options}, rules=rules)
+def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, word):
+    rules = Rules(weights="fitted", rows_per_parameter=4.0)
+    plan = make_plan(tiny(0, rows=150), "blind", order=1)  # 11 parameters, 4 steps a day, three quarters for training
+    plan = msgspec.structs.replace(plan, length=400)
+    assert rules.refuses(msgspec.structs.replace(plan, **fine)) is None
+    assert word in rules.refuses(msgspec.structs.replace(plan, **change))
+    assert "--weights fitted" in Rules(rows_per_parameter=4.0).refuses(plan)
 
 
-@pytest.mark.parametrize("change", [dict(totals=6), dict(agents_per_total=2), dict(colluders=0), dict(clip=2.1),
-                                    dict(clip=1.9)])  # fmt: skip
-def test_an_agent_stays_out_of_a_plan_with_other_limits_than_its_own(change):
+def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():
     cluster = tiny(0)
-    plan = make_plan(cluster, "blind", order=1, rules=replace(SHORT, **change))
-    with pytest.raises(AtdmError, match="not this agent's"):
-        simulate(cluster, plan, SHORT)
+    with pytest.raises(AtdmError, match="limits on totals"):
+        simulate(cluster, make_plan(cluster, "blind", order=1, rules=replace(SHORT, totals=6)), SHORT)
 
 
 # Who computes and who sees what

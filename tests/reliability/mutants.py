@@ -394,7 +394,7 @@ MUTANTS = (
            (Edit(company, "_has_enough", "bool(sound[own].all()) and ", ""),),
            test_collect.test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out),
     Mutant("in or out", "reasons are fixed texts",
-           (Edit(company, "judge", "refused or TOO_FEW", "refused or f'{TOO_FEW}: {len(readings.time)}'"),),
+           (Edit(company, "judge", "is None else TOO_FEW", "is None else f'{TOO_FEW}: {len(readings.time)}'"),),
            claims.test_a_reason_tells_nothing_of_readings),
     # An agent's own rules
     Mutant("rules", "fitted weights only if the owner allows them",
@@ -432,6 +432,8 @@ MUTANTS = (
            every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
     Mutant("rules", "no tolerance for which the last totals rest on few homes",
            off((Rules, "refuses", "if plan.solver_tolerance < self.solver_tolerance:")),
+           every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
+    Mutant("rules", "half of the rows for training", off((Rules, "refuses", "if plan.train < self.train:")),
            every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
     Mutant("rules", "the weather of its own copy",
            off((Agent, "_reason_to_stay_out",

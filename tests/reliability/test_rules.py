@@ -20,7 +20,7 @@ from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, step_val
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
 from atdm.protocol.blind.release import check_effective
 from atdm.protocol.collect import show_layout
-from atdm.protocol.company import TOO_FEW, check_company, judge
+from atdm.protocol.company import NOT_YET, TOO_FEW, check_company, judge
 from atdm.protocol.messages import (
     Masked,
     Ready,
@@ -124,7 +124,7 @@ def judged(known: Account, own: Readings, plan=None, **rules) -> tuple[list[bool
 def test_an_agent_is_in_on_days_with_half_of_their_rows() -> None:
     """Judged up to the last row asked for; days after the newest reading are not answered, nor booked."""
     known = Account()
-    assert judged(known, readings(count=24)) == ([True, False], TOO_FEW)
+    assert judged(known, readings(count=24)) == ([True, False], NOT_YET)
     assert list(known.days) == [FIRST]
     assert judged(Account(), readings(count=23)) == ([False, False], TOO_FEW)
     assert judged(Account(), readings(count=24), rows(length=48)) == ([True], "")
@@ -180,7 +180,8 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
     (dict(length=48 * 7), "too few rows"), (dict(protocol="moments"), "takes part in blind only"),
     (dict(totals=6), "not this agent's"), (dict(agents_per_total=2), "not this agent's"),
     (dict(clip=2.1), "not this agent's"), (dict(clip=1.9), "not this agent's"), (dict(colluders=0), "not this agent's"),
-    (dict(solver_tolerance=0.009), "tolerance"), (dict(weights="equal"), "collected"),
+    (dict(solver_tolerance=0.009), "tolerance"), (dict(train=0.49), "training share"),
+    (dict(weights="equal"), "collected"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
     reason = FITTED.refuses(fit(**changes))

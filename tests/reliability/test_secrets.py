@@ -341,14 +341,18 @@ def test_commands_draw_from_the_operating_system_and_offer_no_other_source() -> 
     assert "random_bytes" not in inspect.signature(fit).parameters
 
 
-def test_no_option_of_a_command_makes_keys_repeatable() -> None:
+def test_no_option_of_a_command_makes_keys_of_others_repeatable() -> None:
+    """An audit has a seed: it attacks agents that it simulates, on readings that it holds."""
     seeded_commands = set()
     for path, command_ in commands(typer.main.get_command(cli.app)):
         names = {parameter.name for parameter in command_.params}
         assert not {name for name in names if "random" in name or "insecure" in name or "key_seed" in name}
         if "seed" in names:
             seeded_commands.add(path)
-    assert seeded_commands <= {"bench", "forecast", "flexibility"}, "seeds are for synthetic data and bands only"
+    assert seeded_commands <= {"audit", "bench", "forecast", "flexibility"}, "seeds are for what is simulated"
+    users = {path.name for path, tree in parsed() for node in ast.walk(tree) if isinstance(node, ast.Call)
+             and ast.unparse(node.func).endswith("repeatable")} - {"script.py"}  # of an account: another thing
+    assert users == {"audit.py"}
 
 
 def commands(group, prefix: str = ""):

@@ -40,8 +40,6 @@ def repeatable(seed: int) -> RandomBytes:
     key, number = digest("audit", seed), count()
     return lambda size: derive(key, "bytes", next(number))[:size]
 
-DEPLOYED = ("ridge", "train", "solver_tolerance")  # rules that a simulation lifts and an attack must meet
-
 
 class Stage:
     """The agents of a cluster, over one or more runs. Places are places in the roster."""
@@ -51,8 +49,8 @@ class Stage:
     ) -> None:
         self.cluster = cluster
         self.agents, _ = enrol(cluster, rules, random_bytes, keep=True, share=share)
-        for agent in self.agents:  # which a simulation does not ask for, and deployed agents do
-            own = replace(agent.own.rules, **{name: getattr(rules, name) for name in DEPLOYED})
+        for agent in self.agents:  # a simulation lifts it; the limits on ridge and training share stay lifted
+            own = replace(agent.own.rules, solver_tolerance=rules.solver_tolerance)
             agent.own = replace(agent.own, rules=own)
         self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
         self.attempts = 0
