@@ -562,7 +562,7 @@ def enroll_roster(
         list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
     ] = ["127.0.0.1", "localhost"],  # noqa: B006 - typer copies it
     since: Annotated[
-        str | None, typer.Option(help="First day that keys new since the last roster give; today if not given.")
+        str | None, typer.Option(help="First day that keys new since the last roster give; tomorrow if not given.")
     ] = None,
 ) -> None:
     """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""

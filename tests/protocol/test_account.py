@@ -82,10 +82,12 @@ class Record:
         grows = [d for d, c in block.items() if (d < day and not company <= c) or (d > day and not c <= company)]
         return block.get(day, company) == company and not grows
 
-    def gives(self, stamp, company, readings, plan) -> bool:
+    def gives(self, stamp, company, readings, plan, since) -> bool:
         """It has the reading, for a fit that began: had it then; and no row within six hours of a midnight at which the
-        company changed goes out."""
+        company changed, or after which a member's key begins, goes out."""
         day, second = divmod(stamp, DAY)
+        if since and stamp < since * DAY + 6 * 3600:
+            return False
         before, after = self.company.get(day - 1, company), self.company.get(day + 1, company)
         beside = (second < 6 * 3600 and before != company) or (second >= 18 * 3600 and after != company)
         late = isinstance(plan, Plan) and self.totals[day] > 0 and stamp not in self.sent
@@ -124,7 +126,7 @@ def days_of(plan) -> range:
 
 # The replay: real agents without masks, and an aggregator that lies
 
-STEP, FIRST, AGENTS, COLLUDERS = 7200, 28 * 700 + 3, 15, 2
+STEP, FIRST, AGENTS, COLLUDERS = 7200, 28 * 700 + 3, 17, 2
 RULES = Rules(weights="fitted", rows_per_parameter=1.0)
 KINDS = {"open": "open", "step": "total", "signs": "signs", "release": "release"}
 
@@ -212,7 +214,7 @@ class Replay:
         noise, span = np.random.default_rng(seed), np.arange(FIRST * DAY, (FIRST + days) * DAY, STEP)
         self.weather = Weather(span, noise.normal(5, 4, len(span)), noise.uniform(0, 0.4, len(span)))
         self.owner, self.series = {}, {}
-        self.homes, self.born = [Home(self, f"home{k}", k < COLLUDERS) for k in range(17)], 17
+        self.homes, self.born = [Home(self, f"home{k}", k < COLLUDERS) for k in range(AGENTS)], AGENTS
         self.enrol()
         self.seen = Counter()  # what happened, so that nothing goes untried
         self.openings = []  # (company, honest members, weighting, stamps), in order
@@ -227,6 +229,10 @@ class Replay:
         self.series |= {home.id: home.load.tobytes() for home in self.homes}  # the same under a new key
         since = {home.id: home.record.since for home in self.homes}
         self.roster = sign_roster(self.authority, [(h.name, h.owner, h.id) for h in self.homes], self.serial, since)
+
+    def begins(self, ids) -> int:
+        """The latest first day of a key of these."""
+        return max(member.since for member in self.roster.members if member.identity in ids)
 
     def owners(self, ids) -> int:
         return len({self.owner[i] for i in ids})
@@ -295,10 +301,10 @@ class Replay:
         return ready
 
     def collect(self, plan, rows, ids, honest, replies, broken, lie) -> None:
-        gives, total = {}, np.zeros(len(rows) + 1, dtype=np.uint64)
+        gives, total, since = {}, np.zeros(len(rows) + 1, dtype=np.uint64), self.begins(ids)
         for k, home in honest.items():
             stamps, record, offer = home.stamps(), home.record, words_of(replies[k][0])
-            gives[k] = {t for t in rows if record.gives(t, ids, stamps, plan) and record.shown[t] < 4}
+            gives[k] = {t for t in rows if record.gives(t, ids, stamps, plan, since) and record.shown[t] < 4}
             assert [word == 0 for word in offer[:-1]] == [t in gives[k] for t in rows], home.name
             total += offer
         total[-1] = len(ids)
@@ -332,7 +338,7 @@ class Replay:
             if k:
                 (asked[k],) = home.hear(m.Secret(run=secrets.run, box=secrets.boxes[48 * (k - 1) : 48 * k]))
             stamps = home.stamps()
-            lacks = [not home.record.gives(t, ids, stamps, plan) for t in rows]
+            lacks = [not home.record.gives(t, ids, stamps, plan, self.begins(ids)) for t in rows]
             assert counts(words_of(asked[k]), len(ids), len(rows)) == lacks, home.name
         question, name, kept, days = None, "rows", [], set()
         for rounds in range(2, 20):

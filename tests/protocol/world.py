@@ -104,7 +104,6 @@ class World:
         self.reasons: list[str] = []
         self.attempts = 0
         self.restarts = 0
-        self.renew: dict[int, Callable[[], Readings]] = {}  # agent → how it reads on
         self.deaf: Callable[[int, bytes], bool] = lambda i, data: False  # whether an agent does not hear a message
 
     def enrol(self, names: list[str], serial: int = 1) -> None:
@@ -125,7 +124,7 @@ class World:
             self.agents[i] = Agent(
                 identity=self.keys[name], secret=self.secrets[name], roster=self.roster,
                 authority=self.authority.public, readings=self.readings(i), weather=weather_of(self.cluster),
-                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], renew=self.renew.get(i),
+                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i],
             )  # fmt: skip
         return self.agents[i]
 

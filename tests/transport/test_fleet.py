@@ -68,11 +68,11 @@ class Town:
     def stamps(self) -> pd.DatetimeIndex:
         return pd.DatetimeIndex(pd.to_datetime(self.time, unit="s", utc=True))
 
-    def enrol(self, homes: list[str], seed: int, today: int | None = None) -> None:
+    def enrol(self, homes: list[str], seed: int, since: int | None = None) -> None:
         draw = np.random.default_rng(seed).bytes
         for home in homes:
             create_agent(self.keys, home, draw)
-        create_roster(self.keys, self.roster, ["127.0.0.1"], today)
+        create_roster(self.keys, self.roster, ["127.0.0.1"], since)
 
     def write(self, until: int, homes: list[str]) -> None:
         """Every home's file as it is after the row `until`."""
@@ -152,7 +152,7 @@ def test_a_fleet_goes_on_by_itself_within_the_rules(tmp_path: Path, per_process:
             stop([town.processes.pop(replaced)], patience=0.1)  # its card is dead
             collect(BORDER - 1)  # settled with a home that is gone: the rest of the day is lost
             shutil.rmtree(town.keys / replaced)
-            town.enrol([replaced, *late], 4, today=BORDER)  # a new key for the same home, and three new homes
+            town.enrol([replaced, *late], 4, since=BORDER)  # a new key for the same home, and three new homes
             names |= town.identities()
             server.stop()
             server.start()  # with the users of the new roster

@@ -8,9 +8,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from atdm.crypto.keys import SigningKey
+from atdm.protocol.account import HOLE
 from atdm.protocol.company import usable
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
+from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Readings, Weather, dithered, positions
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Run, Session
@@ -62,6 +64,8 @@ class Own:
         quantum = self.memory.quantum if rules.quantum is None else rules.quantum
         readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
         far = ~account.beside_a_change(readings.time, run.company)
+        if run.since:  # a new key knows nothing of the company before it
+            far &= readings.time >= run.since * DAY + HOLE
         return readings if far.all() else readings.at(np.flatnonzero(far))
 
 

@@ -37,6 +37,7 @@ class Run:
     company: bytes  # identity keys of the members, in order
     company_hash: bytes  # of the company and the roster it was chosen from
     owners: int  # in the company
+    since: int  # latest first day of a member's key
 
     @property
     def plan(self) -> Plan:
@@ -150,6 +151,7 @@ def agree(announce: Announce, roster: Roster, keys: Keys) -> Run:
         company=company,
         company_hash=company_hash,
         owners=owners_of(members),
+        since=max(member.since for member in members),
     )
 
 

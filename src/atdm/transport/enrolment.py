@@ -124,12 +124,12 @@ class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create_roster(
-    folder: Path, output: Path, hosts: Sequence[str], today: int | None = None
+    folder: Path, output: Path, hosts: Sequence[str], since: int | None = None
 ) -> tuple[Roster, Path | None]:
     """Sign the roster of all enrolment files below the authority's folder; write it and the NATS server's files.
 
     Its number is one more than that of the roster written before. Keys that come after the first roster give no day
-    before `today` (a UTC day number; that of the clock if not given). Gives the roster, and the folder for the server
+    before `since` (a UTC day number; tomorrow if not given). Gives the roster, and the folder for the server
     unless no aggregator has enrolled yet.
     """
     pinned = read_authority(folder / "authority.json")
@@ -144,12 +144,13 @@ def create_roster(
     _check_new_keys(agents)
     record = folder / "enrolled.json"
     known = _read(record, Enrolled, "the authority's record of rosters") if record.exists() else Enrolled()
-    first = 0 if known.serial == 0 else int(time.time()) // DAY if today is None else today
-    since = {a.identity: known.since.get(a.identity.hex(), first) for a in agents}
-    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, since)
+    tomorrow = int(time.time()) // DAY + 1  # this morning may have been summed with the keys that these replace
+    first = 0 if known.serial == 0 else tomorrow if since is None else since
+    days = {a.identity: known.since.get(a.identity.hex(), first) for a in agents}
+    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, days)
     nats = output.parent / "nats"
     files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
-    _write(record, Enrolled(roster.serial, known.since | {key.hex(): day for key, day in since.items()}))
+    _write(record, Enrolled(roster.serial, known.since | {key.hex(): day for key, day in days.items()}))
     _write(output, roster)
     if files:
         _make(nats)
