@@ -189,7 +189,7 @@ def test_only_simulations_fit_weights_unless_told_to():
     defaults = {" ".join(words): {option.name: option.default for option in command.params}.get("weights", "none")
                 for words, command in COMMANDS.items()}  # fmt: skip
     assert {name: default and str(default) for name, default in defaults.items() if default != "none"} == {
-        "fit": "fitted", "select": "fitted",
+        "fit": "fitted", "select": "fitted", "audit": "all",
         "agent": "equal", "aggregator": "equal", "rehearse": "equal", "observe": None,
     }  # fmt: skip
 

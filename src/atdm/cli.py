@@ -378,7 +378,6 @@ def audit(
     weather: Weather,
     protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
     weights: Annotated[str, typer.Option(help="Of blind: fitted, equal or all.")] = "all",
-    seed: Annotated[int, typer.Option(help="Of keys, dither and whatever is random in the attacks.")] = 0,
     order: Order = 2,
     ridge: Ridge = 100.0,
     season: Season = "24h",
@@ -395,7 +394,7 @@ def audit(
     with Console(stderr=True).status("audit") as line:
         findings = atdm.audit(
             read(zones, weather, by, timezone, sort, delimiter, decimal), cast(Any, protocol), order=order, ridge=ridge,
-            season=season, train=train, minimum_norm=minimum_norm, weights=cast(Any, weights), seed=seed,
+            season=season, train=train, minimum_norm=minimum_norm, weights=cast(Any, weights),
             report=lambda text: line.update(f"audit: {text}"),
         )  # fmt: skip
     rows = [finding.as_dict() for finding in findings]

@@ -317,9 +317,11 @@ MUTANTS = (
     Mutant("company", "a key gives no day before it was enrolled",
            (Edit(company, "judge", " if day >= since else TOO_EARLY", ""),),
            test_review.test_a_key_enrolled_later_gives_no_earlier_day),
-    Mutant("company", "nor does a company with such a key",
+    Mutant("company", "no company with a later key sums an earlier day",
            off((company, "check_company", "if min(days) < max(member.since for member in members):")),
            claims.test_a_company_with_a_later_key_sums_no_earlier_day),
+    Mutant("company", "a new key gives nothing of its first six hours", off((part.Own, "sendable", "if run.since:")),
+           claims.test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given),
     # The account
     Mutant("account", "one weighting a day", off((Account, "refuses", "if known.weights not in (None, plan.weights):")),
            DAYS),

@@ -99,6 +99,14 @@ def test_a_company_with_a_later_key_sums_no_earlier_day() -> None:
             check_company(enrolled.members, enrolled, [day, FIRST + 5], b"".join(keys), Account(), Rules(), rows(day))
 
 
+def test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given() -> None:
+    """Nobody who gives them knows whether the company was another one the day before."""
+    agent = stand(place("running/rows"))
+    run = agent.part.session.run
+    assert agent.own.sendable(run).time[0] == run.days[0] * DAY
+    assert agent.own.sendable(replace(run, since=run.days[2])).time[0] == run.days[2] * DAY + 6 * 3600
+
+
 def test_in_means_room_for_all_totals_of_the_plan() -> None:
     known = account(settled(FIRST, weights="fitted"))
     assert known.refuses(fit(), FIRST, 5, 5, b"") is None and known.refuses(fit(), FIRST, 6, 5, b"") == rules_of.SPENT
