@@ -134,7 +134,7 @@ class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def days_of(time: IntArray) -> tuple[int, ...]:
     """UTC days of ascending stamps."""
     day = time // DAY
-    return tuple(day[np.diff(day, prepend=-1) != 0].tolist())
+    return tuple(day[np.diff(day, prepend=day[:1] - 1) != 0].tolist())
 
 
 @lru_cache(maxsize=16)
