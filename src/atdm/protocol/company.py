@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from atdm.data.rules import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import IntArray
 from atdm.protocol.account import Account, Judged
@@ -26,8 +27,6 @@ from atdm.protocol.readings import Readings, window
 from atdm.protocol.roster import Members, Roster, owners_of
 from atdm.protocol.rules import Rules
 
-INDOOR_C = (-30.0, 70.0)  # a reading outside is an error code: the day is out
-LOAD_KW = (-1e4, 1e4)
 LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left out instead
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
