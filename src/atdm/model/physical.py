@@ -1,0 +1,231 @@
+"""Eq. (2) estimated so that it can be a building: the estimator of every model that is offered for use.
+
+Least squares one step ahead over released rows, as the protocol's own estimate, but under what heat does:
+
+Rule 1: real roots in (0, 1): disturbances decay, none swings or alternates; none lives longer than SLOWEST_HOURS.
+Rule 2: outdoor gain Σγ/(1 − Σα) within `Limits.outdoor_gain`, 0 to 1: nobody changes by more than the weather does.
+Rule 3: more heat warms: the response to a step of load is not below zero at first, after 6 h, after 24 h or for ever,
+        and settles within `Limits.load_gain`.
+Rule 4: after 24 h neither warmer weather nor more sun has cooled.
+Rule 5: the profile of a day type is pulled towards that of all days with the weight of PULL days, so that two Sundays
+        do not decide alone, and a day type that the rows do not have is like all days.
+
+Given the roots, all rules are linear in the other coefficients, so that these are a small convex programme with one
+answer (Lawson and Hanson 1974, least distance programming); the search runs over the roots alone, at most three. The
+answer depends on nothing but the arguments: no randomness, no agents.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, nnls
+
+from atdm.errors import UsageError
+from atdm.kernel.descent import lag_filter
+from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
+from atdm.kernel.thermal import Coefficients
+from atdm.model.calendar import Calendar
+from atdm.model.diagnostics import impulse_filter, roots
+from atdm.types import FloatArray, IntArray
+
+SLOWEST_HOURS = 1000.0  # longest time constant; six weeks, beyond any building's and most training windows
+FASTEST_STEPS = 0.1  # shortest, in steps: its root is exp(−10), a mode that is gone within one step
+APART = 0.1  # least distance of two time constants, in their logarithm: equal roots are complex to a computer
+PULL = 1.0  # days
+LOOSE = 1e-9  # share of a column's square added to it: inputs that hardly differ share what they explain
+STARTS = ((200.0, 3.0, 0.5), (40.0, 1.0, 0.25))  # time constants the search starts from, beside least squares' own [h]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the steady gains must keep to; equal ends fix one of them (an engineer who knows the K per kW)."""
+
+    outdoor_gain: tuple[float, float] = (0.0, 1.0)  # Σγ/(1−Σα)                                 [-]
+    load_gain: tuple[float, float] = (0.0, np.inf)  # Σβ/(1−Σα), where s settles per kW for ever [K/kW]
+
+
+def estimate_physical(
+    inputs: Inputs,
+    state: FloatArray,
+    order: int,
+    calendar: Calendar,
+    *,
+    rows: IntArray | None = None,
+    weights: FloatArray | None = None,
+    limits: Limits | None = None,
+) -> Coefficients:
+    """The model of order `order` (1 to 3) of a released aggregate series, under the rules above.
+
+    inputs: load, weather and phase by row; the phase must be that of `calendar` (`calendar.on(inputs, time)`).
+    state: aggregate temperature by row [°C]; calendar: season and day types, whose profiles occupancy holds.
+    rows: which rows to explain; each needs `order` predecessors in its segment. Default: all such training rows.
+    weights: how much each of `rows` counts, e.g. less the older it is; default: all alike.
+    limits: bounds of the steady gains; default: outdoor 0 to 1, load at least 0.
+    """
+    if inputs.period != calendar.period:
+        raise ValueError(f"inputs have {inputs.period} season steps, the calendar {calendar.period}")
+    used = lagged_rows(inputs.segment, order, 0, inputs.train) if rows is None else rows
+    if len(used) < 8 * (order + 1):
+        raise UsageError(f"{len(used)} rows that follow each other for a model of order {order}: give a longer window")
+    problem = _Problem.build(inputs, state, order, calendar, used, weights, limits or Limits())
+    alpha = problem.search(calendar.step_hours)
+    gains = problem.best(alpha)[1]
+    beta, gamma, theta = gains.reshape(3, order + 1)
+    memory = np.stack([state[used - m] for m in range(order + 1)])
+    left = lag_filter(alpha) @ memory - forcing_columns(inputs, used, order) @ gains
+    occupancy = season_of(left, problem.counts, inputs.phase[used], calendar.season, weights)
+    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy)
+
+
+def season_of(
+    values: FloatArray, counts: FloatArray, phase: IntArray, season: int, weights: FloatArray | None = None
+) -> FloatArray:
+    """The profiles that explain values best, day types pulled towards all days (Rule 5); one number for each phase.
+
+    At each step k of the season: least Σ_d n_d (m_d − μ − δ_d)² + PULL Σ_d δ_d², m_d the mean of day type d and n_d its
+    number of rows. Columns of values (n × c) are treated one by one.
+    """
+    columns = values[:, None] if values.ndim == 1 else values
+    scaled = columns if weights is None else columns * weights[:, None]
+    sums = np.stack([np.bincount(phase, column, len(counts)) for column in scaled.T], axis=1)
+    types = len(counts) // season
+    n = counts.reshape(types, season, 1)
+    mean = (sums / np.maximum(counts, 1e-12)[:, None]).reshape(types, season, -1)
+    if types == 1:
+        profile = mean
+    else:
+        share = n / (n + PULL)
+        total = share.sum(axis=0)
+        middle = (share * mean).sum(axis=0) / np.where(total > 0, total, 1.0)
+        profile = middle + share * (mean - middle)
+    answer: FloatArray = profile.reshape(len(counts), -1)
+    return answer[:, 0] if values.ndim == 1 else answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Problem:
+    """The squares of Eq. (2) as a form in (1, −α, −β, −γ, −θ), and the rules that hold for the latter three."""
+
+    order: int
+    gram: FloatArray  # of [lags 0 … M of s | lags of h, o, r] without the season, 4(M+1) square
+    counts: FloatArray  # (weighted) rows of each phase
+    limits: Limits
+    day: int  # steps of 24 h
+
+    @classmethod
+    def build(
+        cls,
+        inputs: Inputs,
+        state: FloatArray,
+        order: int,
+        calendar: Calendar,
+        rows: IntArray,
+        weights: FloatArray | None,
+        limits: Limits,
+    ) -> "_Problem":
+        phase = inputs.phase[rows]
+        counts = np.bincount(phase, weights, inputs.period).astype(float)
+        level = float(state[rows].mean())
+        memory = np.stack([state[rows - m] - level for m in range(order + 1)], axis=1)
+        columns = np.hstack([memory, forcing_columns(inputs, rows, order)])
+        within = columns - season_of(columns, counts, phase, calendar.season, weights)[phase]
+        scaled = columns if weights is None else columns * weights[:, None]
+        gram = scaled.T @ within  # I − S is symmetric: the squares that the penalised season leaves
+        return cls(
+            order=order, gram=(gram + gram.T) / 2, counts=counts, limits=limits,
+            day=max(1, round(24 / calendar.step_hours)),
+        )  # fmt: skip
+
+    def best(self, alpha: FloatArray) -> tuple[float, FloatArray]:
+        """Least squares for given α under the rules: what is left, and β, γ, θ."""
+        m1 = self.order + 1
+        lags = lag_filter(alpha)
+        own, cross, inner = self.gram[:m1, :m1], self.gram[m1:, :m1] @ lags, self.gram[m1:, m1:]
+        size = np.sqrt(np.diag(inner))
+        size = np.where(size > 0, size, 1.0)
+        square = inner / np.outer(size, size) + LOOSE * np.eye(len(size))
+        root = np.linalg.cholesky(square)
+        free = np.linalg.solve(root, cross / size)  # Lᵀ x of the free answer
+        rule, bound = self._rules(alpha)
+        rule = rule / size
+        # x = L⁻ᵀ (y + free): least ‖y‖ under (rule L⁻ᵀ) y ≥ bound − rule x_free
+        turned = np.asarray(np.linalg.solve(root, rule.T).T, dtype=np.float64)
+        need = bound - turned @ free
+        moved = free if (need <= 0).all() else free + _least_distance(turned, need)
+        gains = np.linalg.solve(root.T, moved) / size
+        rss = float(lags @ own @ lags - 2 * cross @ gains + gains @ inner @ gains)
+        return rss, gains
+
+    def _rules(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """rule @ (β, γ, θ) ≥ bound for Rules 2 to 4, each row scaled to its largest number."""
+        m1, lasting = self.order + 1, 1.0 - float(alpha.sum())
+        reach = self.day + 1
+        unit = np.zeros(reach + m1)
+        unit[m1:] = 1.0
+        settle = impulse_filter(alpha, unit)  # response to a step, m1 zeros first
+        # response after k steps to a step of an input: Σ_m (its m-th number) settle[k − m]
+        after = np.stack([settle[m1 + np.arange(reach) - m] for m in range(m1)], axis=1)
+        early = [k for k in (*range(m1 + 1), self.day // 4) if k < reach]
+        one, none = np.ones(m1), np.zeros(m1)
+        lowest, highest = self.limits.load_gain
+        cold, warm = self.limits.outdoor_gain
+        rows: list[tuple[FloatArray, float]] = [(np.concatenate([after[k], none, none]), 0.0) for k in early]
+        rows += [(np.concatenate([after[-1], none, none]), 0.0), (np.concatenate([one, none, none]), lowest * lasting)]
+        if np.isfinite(highest):
+            rows.append((np.concatenate([-one, none, none]), -highest * lasting))
+        rows += [
+            (np.concatenate([none, one, none]), cold * lasting),
+            (np.concatenate([none, -one, none]), -warm * lasting),
+            (np.concatenate([none, after[-1], none]), 0.0),
+            (np.concatenate([none, none, after[-1]]), 0.0),
+        ]
+        rule, bound = np.stack([r for r, _ in rows]), np.array([b for _, b in rows])
+        scale = np.abs(rule).max(axis=1)
+        return rule / scale[:, None], bound / scale
+
+    def search(self, step_hours: float) -> FloatArray:
+        """α with real roots (Rule 1) that leaves least: the best of searches from the free answer and from STARTS."""
+        fast, slow = np.log(FASTEST_STEPS * step_hours), np.log(SLOWEST_HOURS)
+        bounds = [(fast, slow)] + [(APART, slow - fast)] * (self.order - 1)
+
+        def alpha_of(point: FloatArray) -> FloatArray:
+            """point: logarithm of the slowest time constant, and by how much each of the others is below the last."""
+            logs = np.maximum(point[0] - np.cumsum([0.0, *point[1:]]), fast - APART * np.arange(self.order))
+            return alpha_of_roots(np.exp(-step_hours / np.exp(logs)))
+
+        def left(point: FloatArray) -> float:
+            return float(self.best(alpha_of(point))[0] / self.gram[0, 0])
+
+        size = np.clip(np.abs(roots(self._free_alpha())), 1e-6, 1 - 1e-9)
+        starts = [-step_hours / np.log(size), *(np.array(hours[: self.order]) for hours in STARTS)]
+        found = []
+        for hours in starts:
+            logs = np.log(hours)
+            point = np.clip([logs[0], *-np.diff(logs)], *np.transpose(bounds))
+            found.append(minimize(left, point, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}))
+        return alpha_of(min(found, key=lambda f: float(f.fun)).x)
+
+    def _free_alpha(self) -> FloatArray:
+        """α of least squares without rules."""
+        square = self.gram[1:, 1:]
+        size = np.sqrt(np.diag(square))
+        size = np.where(size > 0, size, 1.0)
+        scaled = square / np.outer(size, size) + LOOSE * np.eye(len(size))
+        answer: FloatArray = (np.linalg.solve(scaled, self.gram[1:, 0] / size) / size)[: self.order]
+        return answer
+
+
+def alpha_of_roots(poles: FloatArray) -> FloatArray:
+    """α whose z^M − Σ α_m z^(M−m) has these roots."""
+    return np.asarray(-np.poly(poles)[1:], dtype=np.float64)
+
+
+def _least_distance(rule: FloatArray, bound: FloatArray) -> FloatArray:
+    """The shortest y with rule @ y ≥ bound (Lawson and Hanson 1974, ch. 23)."""
+    system = np.vstack([rule.T, bound])
+    target = np.zeros(len(system))
+    target[-1] = 1.0
+    multipliers, _ = nnls(system, target)
+    residual = system @ multipliers - target
+    answer: FloatArray = -residual[:-1] / residual[-1]
+    return answer
