@@ -57,7 +57,7 @@ class Calendar:
 
     def _type(self, time: pd.DatetimeIndex) -> IntArray:
         wall = time.tz_convert(zone(self.timezone))
-        weekday = wall.dayofweek.to_numpy().astype(np.int64)
+        weekday = wall.day_of_week.to_numpy().astype(np.int64)
         if self.holidays:
             free = pd.DatetimeIndex(sorted(pd.Timestamp(day) for day in self.holidays))
             weekday[wall.tz_localize(None).normalize().isin(free)] = SUNDAY

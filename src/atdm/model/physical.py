@@ -16,20 +16,24 @@ answer depends on nothing but the arguments: no randomness, no agents.
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize, nnls
+from scipy.signal import lfilter
 
 from atdm.errors import UsageError
 from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import Calendar
-from atdm.model.diagnostics import impulse_filter, roots
+from atdm.model.diagnostics import roots
 from atdm.types import FloatArray, IntArray
 
 SLOWEST_HOURS = 1000.0  # longest time constant; six weeks, beyond any building's and most training windows
 FASTEST_STEPS = 0.1  # shortest, in steps: its root is exp(−10), a mode that is gone within one step
+FINE = 1e-5  # step of a derivative, in the logarithm of a time constant
 APART = 0.1  # least distance of two time constants, in their logarithm: equal roots are complex to a computer
 PULL = 1.0  # days
 LOOSE = 1e-9  # share of a column's square added to it: inputs that hardly differ share what they explain
@@ -108,6 +112,7 @@ class _Problem:
 
     order: int
     gram: FloatArray  # of [lags 0 … M of s | lags of h, o, r] without the season, 4(M+1) square
+    turn: FloatArray  # T with TᵀT the inverse of the square of h, o, r: in T⁻ᵀ(β, γ, θ) what is left is a distance
     counts: FloatArray  # (weighted) rows of each phase
     limits: Limits
     day: int  # steps of 24 h
@@ -131,8 +136,11 @@ class _Problem:
         within = columns - season_of(columns, counts, phase, calendar.season, weights)[phase]
         scaled = columns if weights is None else columns * weights[:, None]
         gram = scaled.T @ within  # I − S is symmetric: the squares that the penalised season leaves
+        inner = gram[order + 1 :, order + 1 :]
+        size = _sizes(inner)
+        turn = solve_triangular(_cholesky(inner, size), np.diag(1 / size), lower=True)
         return cls(
-            order=order, gram=(gram + gram.T) / 2, counts=counts, limits=limits,
+            order=order, gram=(gram + gram.T) / 2, turn=turn, counts=counts, limits=limits,
             day=max(1, round(24 / calendar.step_hours)),
         )  # fmt: skip
 
@@ -141,18 +149,12 @@ class _Problem:
         m1 = self.order + 1
         lags = lag_filter(alpha)
         own, cross, inner = self.gram[:m1, :m1], self.gram[m1:, :m1] @ lags, self.gram[m1:, m1:]
-        size = np.sqrt(np.diag(inner))
-        size = np.where(size > 0, size, 1.0)
-        square = inner / np.outer(size, size) + LOOSE * np.eye(len(size))
-        root = np.linalg.cholesky(square)
-        free = np.linalg.solve(root, cross / size)  # Lᵀ x of the free answer
+        free = self.turn @ cross  # the free answer is turnᵀ free
         rule, bound = self._rules(alpha)
-        rule = rule / size
-        # x = L⁻ᵀ (y + free): least ‖y‖ under (rule L⁻ᵀ) y ≥ bound − rule x_free
-        turned = np.asarray(np.linalg.solve(root, rule.T).T, dtype=np.float64)
+        turned = rule @ self.turn.T
         need = bound - turned @ free
         moved = free if (need <= 0).all() else free + _least_distance(turned, need)
-        gains = np.linalg.solve(root.T, moved) / size
+        gains = moved @ self.turn
         rss = float(lags @ own @ lags - 2 * cross @ gains + gains @ inner @ gains)
         return rss, gains
 
@@ -162,7 +164,7 @@ class _Problem:
         reach = self.day + 1
         unit = np.zeros(reach + m1)
         unit[m1:] = 1.0
-        settle = impulse_filter(alpha, unit)  # response to a step, m1 zeros first
+        settle = lfilter([1.0], lag_filter(alpha), unit)  # response to a step, m1 zeros first
         # response after k steps to a step of an input: Σ_m (its m-th number) settle[k − m]
         after = np.stack([settle[m1 + np.arange(reach) - m] for m in range(m1)], axis=1)
         early = [k for k in (*range(m1 + 1), self.day // 4) if k < reach]
@@ -194,25 +196,43 @@ class _Problem:
             return alpha_of_roots(np.exp(-step_hours / np.exp(logs)))
 
         def left(point: FloatArray) -> float:
-            return float(self.best(alpha_of(point))[0] / self.gram[0, 0])
+            return float(np.log(max(self.best(alpha_of(point))[0], np.finfo(float).tiny)))
 
-        size = np.clip(np.abs(roots(self._free_alpha())), 1e-6, 1 - 1e-9)
+        free, lowest = self._free()
+        size = np.clip(np.abs(roots(free)), 1e-6, 1 - 1e-9)
+        own = np.log(-step_hours / np.log(size))
+        ours = alpha_of(np.array([own[0], *-np.diff(own)]))
+        inside = fast < own[-1] and own[0] < slow and (-np.diff(own) > APART).all()
+        if inside and np.allclose(ours, free, atol=1e-9) and self.best(ours)[0] <= lowest * (1 + 1e-9):
+            return ours  # nothing explains the rows better, and it keeps the rules
         starts = [-step_hours / np.log(size), *(np.array(hours[: self.order]) for hours in STARTS)]
         found = []
         for hours in starts:
             logs = np.log(hours)
             point = np.clip([logs[0], *-np.diff(logs)], *np.transpose(bounds))
-            found.append(minimize(left, point, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}))
+            how = {"maxiter": 60, "ftol": 1e-9, "gtol": 1e-6, "eps": FINE}
+            found.append(minimize(left, point, method="L-BFGS-B", bounds=bounds, options=cast(Any, how)))
         return alpha_of(min(found, key=lambda f: float(f.fun)).x)
 
-    def _free_alpha(self) -> FloatArray:
-        """α of least squares without rules."""
+    def _free(self) -> tuple[FloatArray, float]:
+        """α of least squares without rules, and what that leaves."""
         square = self.gram[1:, 1:]
-        size = np.sqrt(np.diag(square))
-        size = np.where(size > 0, size, 1.0)
-        scaled = square / np.outer(size, size) + LOOSE * np.eye(len(size))
-        answer: FloatArray = (np.linalg.solve(scaled, self.gram[1:, 0] / size) / size)[: self.order]
-        return answer
+        size = _sizes(square)
+        found = cho_solve((_cholesky(square, size), True), self.gram[1:, 0] / size) / size
+        left = self.gram[0, 0] - 2 * self.gram[0, 1:] @ found + found @ square @ found
+        return found[: self.order], float(left)
+
+
+def _sizes(square: FloatArray) -> FloatArray:
+    """Norms of the columns; one where a column is zero."""
+    size = np.sqrt(np.diag(square))
+    return np.where(size > 0, size, 1.0)
+
+
+def _cholesky(square: FloatArray, size: FloatArray) -> FloatArray:
+    """L of a form whose columns are scaled to unit norm, loosened so that it has one."""
+    loosened = square / np.outer(size, size) + LOOSE * np.eye(len(size))
+    return np.asarray(np.linalg.cholesky(loosened), dtype=np.float64)
 
 
 def alpha_of_roots(poles: FloatArray) -> FloatArray:
