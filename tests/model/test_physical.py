@@ -11,7 +11,7 @@ from atdm.kernel.design import Inputs, lagged_rows
 from atdm.kernel.thermal import one_step
 from atdm.model.calendar import Calendar
 from atdm.model.diagnostics import roots, steady_gains, step_response
-from atdm.model.physical import Limits, _least_distance, _Problem, alpha_of_roots, estimate_physical
+from atdm.model.physical import Limits, _least_distance, _OneStep, alpha_of_roots, estimate_physical
 
 STEP_HOURS = 1.0
 
@@ -93,7 +93,7 @@ def test_no_other_roots_explain_the_rows_better():
 
     best = left(found)
     rows = lagged_rows(inputs.segment, 2, 0, inputs.train)
-    problem = _Problem.build(inputs, state, 2, calendar, rows, None, Limits())
+    problem = _OneStep.build(inputs, state, 2, calendar, rows, None, Limits())
     slow = np.exp(-1 / np.geomspace(2, 990, 25))
     fast = np.exp(-1 / np.geomspace(0.12, 100, 25))
     grid = [problem.best(alpha_of_roots(np.array([a, b])))[0] for a in slow for b in fast]

@@ -15,6 +15,7 @@ answer (Lawson and Hanson 1974, least distance programming); the search runs ove
 answer depends on nothing but the arguments: no randomness, no agents.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,11 +34,12 @@ from atdm.types import FloatArray, IntArray
 
 SLOWEST_HOURS = 1000.0  # longest time constant; six weeks, beyond any building's and most training windows
 FASTEST_STEPS = 0.1  # shortest, in steps: its root is exp(−10), a mode that is gone within one step
-FINE = 1e-5  # step of a derivative, in the logarithm of a time constant
 APART = 0.1  # least distance of two time constants, in their logarithm: equal roots are complex to a computer
 PULL = 1.0  # days
 LOOSE = 1e-9  # share of a column's square added to it: inputs that hardly differ share what they explain
 STARTS = ((200.0, 3.0, 0.5), (40.0, 1.0, 0.25))  # time constants the search starts from, beside least squares' own [h]
+FINE = 1e-5  # step of a derivative, in the logarithm of a time constant
+LEAST_ROWS = 8  # rows that follow each other, for each lag of an input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +71,9 @@ def estimate_physical(
     if inputs.period != calendar.period:
         raise ValueError(f"inputs have {inputs.period} season steps, the calendar {calendar.period}")
     used = lagged_rows(inputs.segment, order, 0, inputs.train) if rows is None else rows
-    if len(used) < 8 * (order + 1):
+    if len(used) < LEAST_ROWS * (order + 1):
         raise UsageError(f"{len(used)} rows that follow each other for a model of order {order}: give a longer window")
-    problem = _Problem.build(inputs, state, order, calendar, used, weights, limits or Limits())
+    problem = _OneStep.build(inputs, state, order, calendar, used, weights, limits or Limits())
     alpha = problem.search(calendar.step_hours)
     gains = problem.best(alpha)[1]
     beta, gamma, theta = gains.reshape(3, order + 1)
@@ -107,12 +109,21 @@ def season_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
-    """The squares of Eq. (2) as a form in (1, −α, −β, −γ, −θ), and the rules that hold for the latter three."""
+class Squares:
+    """What least squares for given α needs: ‖y − X b‖² = total − 2 crossᵀb + bᵀ inner b, b = (β, γ, θ)."""
+
+    total: float
+    cross: FloatArray
+    inner: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OneStep:
+    """The squares of Eq. (2) as a form in (1, −α, −β, −γ, −θ)."""
 
     order: int
     gram: FloatArray  # of [lags 0 … M of s | lags of h, o, r] without the season, 4(M+1) square
-    turn: FloatArray  # T with TᵀT the inverse of the square of h, o, r: in T⁻ᵀ(β, γ, θ) what is left is a distance
+    turn: FloatArray  # of the square of h, o, r: see `turned`
     counts: FloatArray  # (weighted) rows of each phase
     limits: Limits
     day: int  # steps of 24 h
@@ -127,7 +138,7 @@ class _Problem:
         rows: IntArray,
         weights: FloatArray | None,
         limits: Limits,
-    ) -> "_Problem":
+    ) -> "_OneStep":
         phase = inputs.phase[rows]
         counts = np.bincount(phase, weights, inputs.period).astype(float)
         level = float(state[rows].mean())
@@ -136,83 +147,32 @@ class _Problem:
         within = columns - season_of(columns, counts, phase, calendar.season, weights)[phase]
         scaled = columns if weights is None else columns * weights[:, None]
         gram = scaled.T @ within  # I − S is symmetric: the squares that the penalised season leaves
-        inner = gram[order + 1 :, order + 1 :]
-        size = _sizes(inner)
-        turn = solve_triangular(_cholesky(inner, size), np.diag(1 / size), lower=True)
-        return cls(
-            order=order, gram=(gram + gram.T) / 2, turn=turn, counts=counts, limits=limits,
-            day=max(1, round(24 / calendar.step_hours)),
-        )  # fmt: skip
+        gram = (gram + gram.T) / 2
+        day = max(1, round(24 / calendar.step_hours))
+        turn = turned(gram[order + 1 :, order + 1 :])
+        return cls(order=order, gram=gram, turn=turn, counts=counts, limits=limits, day=day)
 
     def best(self, alpha: FloatArray) -> tuple[float, FloatArray]:
         """Least squares for given α under the rules: what is left, and β, γ, θ."""
-        m1 = self.order + 1
-        lags = lag_filter(alpha)
-        own, cross, inner = self.gram[:m1, :m1], self.gram[m1:, :m1] @ lags, self.gram[m1:, m1:]
-        free = self.turn @ cross  # the free answer is turnᵀ free
-        rule, bound = self._rules(alpha)
-        turned = rule @ self.turn.T
-        need = bound - turned @ free
-        moved = free if (need <= 0).all() else free + _least_distance(turned, need)
-        gains = moved @ self.turn
-        rss = float(lags @ own @ lags - 2 * cross @ gains + gains @ inner @ gains)
-        return rss, gains
-
-    def _rules(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """rule @ (β, γ, θ) ≥ bound for Rules 2 to 4, each row scaled to its largest number."""
-        m1, lasting = self.order + 1, 1.0 - float(alpha.sum())
-        reach = self.day + 1
-        unit = np.zeros(reach + m1)
-        unit[m1:] = 1.0
-        settle = lfilter([1.0], lag_filter(alpha), unit)  # response to a step, m1 zeros first
-        # response after k steps to a step of an input: Σ_m (its m-th number) settle[k − m]
-        after = np.stack([settle[m1 + np.arange(reach) - m] for m in range(m1)], axis=1)
-        early = [k for k in (*range(m1 + 1), self.day // 4) if k < reach]
-        one, none = np.ones(m1), np.zeros(m1)
-        lowest, highest = self.limits.load_gain
-        cold, warm = self.limits.outdoor_gain
-        rows: list[tuple[FloatArray, float]] = [(np.concatenate([after[k], none, none]), 0.0) for k in early]
-        rows += [(np.concatenate([after[-1], none, none]), 0.0), (np.concatenate([one, none, none]), lowest * lasting)]
-        if np.isfinite(highest):
-            rows.append((np.concatenate([-one, none, none]), -highest * lasting))
-        rows += [
-            (np.concatenate([none, one, none]), cold * lasting),
-            (np.concatenate([none, -one, none]), -warm * lasting),
-            (np.concatenate([none, after[-1], none]), 0.0),
-            (np.concatenate([none, none, after[-1]]), 0.0),
-        ]
-        rule, bound = np.stack([r for r, _ in rows]), np.array([b for _, b in rows])
-        scale = np.abs(rule).max(axis=1)
-        return rule / scale[:, None], bound / scale
+        m1, lags = self.order + 1, lag_filter(alpha)
+        squares = Squares(
+            total=float(lags @ self.gram[:m1, :m1] @ lags),
+            cross=self.gram[m1:, :m1] @ lags,
+            inner=self.gram[m1:, m1:],
+        )
+        return constrained(squares, alpha, self.day, self.limits, self.turn)
 
     def search(self, step_hours: float) -> FloatArray:
-        """α with real roots (Rule 1) that leaves least: the best of searches from the free answer and from STARTS."""
-        fast, slow = np.log(FASTEST_STEPS * step_hours), np.log(SLOWEST_HOURS)
-        bounds = [(fast, slow)] + [(APART, slow - fast)] * (self.order - 1)
-
-        def alpha_of(point: FloatArray) -> FloatArray:
-            """point: logarithm of the slowest time constant, and by how much each of the others is below the last."""
-            logs = np.maximum(point[0] - np.cumsum([0.0, *point[1:]]), fast - APART * np.arange(self.order))
-            return alpha_of_roots(np.exp(-step_hours / np.exp(logs)))
-
-        def left(point: FloatArray) -> float:
-            return float(np.log(max(self.best(alpha_of(point))[0], np.finfo(float).tiny)))
-
+        """α that leaves least: that of free least squares where it keeps the rules, else the best of a search."""
         free, lowest = self._free()
-        size = np.clip(np.abs(roots(free)), 1e-6, 1 - 1e-9)
-        own = np.log(-step_hours / np.log(size))
-        ours = alpha_of(np.array([own[0], *-np.diff(own)]))
-        inside = fast < own[-1] and own[0] < slow and (-np.diff(own) > APART).all()
-        if inside and np.allclose(ours, free, atol=1e-9) and self.best(ours)[0] <= lowest * (1 + 1e-9):
-            return ours  # nothing explains the rows better, and it keeps the rules
-        starts = [-step_hours / np.log(size), *(np.array(hours[: self.order]) for hours in STARTS)]
-        found = []
-        for hours in starts:
-            logs = np.log(hours)
-            point = np.clip([logs[0], *-np.diff(logs)], *np.transpose(bounds))
-            how = {"maxiter": 60, "ftol": 1e-9, "gtol": 1e-6, "eps": FINE}
-            found.append(minimize(left, point, method="L-BFGS-B", bounds=bounds, options=cast(Any, how)))
-        return alpha_of(min(found, key=lambda f: float(f.fun)).x)
+        own = log_times(free, step_hours)
+        fast, slow = np.log(FASTEST_STEPS * step_hours), np.log(SLOWEST_HOURS)
+        if fast < own[-1] and own[0] < slow and (-np.diff(own) > APART).all():
+            ours = alpha_of_roots(np.exp(-step_hours / np.exp(own)))
+            if np.allclose(ours, free, atol=1e-9) and self.best(ours)[0] <= lowest * (1 + 1e-9):
+                return ours
+        starts = [own, *(np.log(np.array(hours[: self.order])) for hours in STARTS)]
+        return search_roots(lambda alpha: self.best(alpha)[0], starts, step_hours)
 
     def _free(self) -> tuple[FloatArray, float]:
         """α of least squares without rules, and what that leaves."""
@@ -223,21 +183,95 @@ class _Problem:
         return found[: self.order], float(left)
 
 
-def _sizes(square: FloatArray) -> FloatArray:
-    """Norms of the columns; one where a column is zero."""
-    size = np.sqrt(np.diag(square))
-    return np.where(size > 0, size, 1.0)
+def constrained(
+    squares: Squares, alpha: FloatArray, day: int, limits: Limits, turn: FloatArray | None = None
+) -> tuple[float, FloatArray]:
+    """Least squares under Rules 2 to 4: what is left, and (β, γ, θ)."""
+    turn = turned(squares.inner) if turn is None else turn
+    free = turn @ squares.cross  # the free answer is turnᵀ free
+    rule, bound = _rules(alpha, day, limits)
+    across = rule @ turn.T
+    need = bound - across @ free
+    moved = free if (need <= 0).all() else free + _least_distance(across, need)
+    gains = moved @ turn
+    return float(squares.total - 2 * squares.cross @ gains + gains @ squares.inner @ gains), gains
 
 
-def _cholesky(square: FloatArray, size: FloatArray) -> FloatArray:
-    """L of a form whose columns are scaled to unit norm, loosened so that it has one."""
-    loosened = square / np.outer(size, size) + LOOSE * np.eye(len(size))
-    return np.asarray(np.linalg.cholesky(loosened), dtype=np.float64)
+def turned(inner: FloatArray) -> FloatArray:
+    """T with TᵀT the inverse of a square form: in coordinates T⁻ᵀ b the form is a distance."""
+    size = _sizes(inner)
+    return np.asarray(solve_triangular(_cholesky(inner, size), np.diag(1 / size), lower=True), dtype=np.float64)
+
+
+def search_roots(
+    left: Callable[[FloatArray], float], starts: Sequence[FloatArray], step_hours: float
+) -> FloatArray:  # fmt: skip
+    """α with real roots (Rule 1) for which left(α) is least: the best of searches from `starts`, logarithms of time
+    constants in hours, the slowest first."""
+    order = len(starts[0])
+    fast, slow = np.log(FASTEST_STEPS * step_hours), np.log(SLOWEST_HOURS)
+    bounds = [(fast, slow)] + [(APART, slow - fast)] * (order - 1)
+
+    def alpha_of(point: FloatArray) -> FloatArray:
+        """point: logarithm of the slowest time constant, and by how much each of the others is below the last."""
+        logs = np.maximum(point[0] - np.cumsum([0.0, *point[1:]]), fast - APART * np.arange(order))
+        return alpha_of_roots(np.exp(-step_hours / np.exp(logs)))
+
+    def value(point: FloatArray) -> float:
+        return float(np.log(max(left(alpha_of(point)), np.finfo(float).tiny)))
+
+    how = {"maxiter": 60, "ftol": 1e-9, "gtol": 1e-6, "eps": FINE}
+    found = []
+    for logs in starts:
+        point = np.clip([logs[0], *-np.diff(logs)], *np.transpose(bounds))
+        found.append(minimize(value, point, method="L-BFGS-B", bounds=bounds, options=cast(Any, how)))
+    return alpha_of(min(found, key=lambda f: float(f.fun)).x)
+
+
+def log_times(alpha: FloatArray, step_hours: float) -> FloatArray:
+    """Logarithms of the time constants of α's roots, in hours, slowest first; roots that do not decay count as slow."""
+    size = np.clip(np.abs(roots(alpha)), 1e-6, 1 - 1e-9)
+    return np.asarray(np.log(-step_hours / np.log(size)), dtype=np.float64)
 
 
 def alpha_of_roots(poles: FloatArray) -> FloatArray:
     """α whose z^M − Σ α_m z^(M−m) has these roots."""
     return np.asarray(-np.poly(poles)[1:], dtype=np.float64)
+
+
+def impulse_response(alpha: FloatArray, steps: int) -> FloatArray:
+    """What is left of a push of one after 0 … steps−1 steps."""
+    unit = np.zeros(steps)
+    unit[0] = 1.0
+    return np.asarray(lfilter([1.0], lag_filter(alpha), unit), dtype=np.float64)
+
+
+def _rules(alpha: FloatArray, day: int, limits: Limits) -> tuple[FloatArray, FloatArray]:
+    """rule @ (β, γ, θ) ≥ bound for Rules 2 to 4, each row scaled to its largest number."""
+    m1, lasting = len(alpha) + 1, 1.0 - float(alpha.sum())
+    settle = np.concatenate([np.zeros(m1), np.cumsum(impulse_response(alpha, day + 1))])
+
+    def after(steps: int) -> FloatArray:
+        """Response so many steps after a step of an input: this times its lags' numbers."""
+        return settle[m1 + steps - np.arange(m1)]
+
+    one, none = np.ones(m1), np.zeros(m1)
+    lowest, highest = limits.load_gain
+    cold, warm = limits.outdoor_gain
+    early = sorted({*range(m1 + 1), day // 4, day})
+    rows: list[tuple[FloatArray, float]] = [(np.concatenate([after(k), none, none]), 0.0) for k in early if k <= day]
+    rows.append((np.concatenate([one, none, none]), lowest * lasting))
+    if np.isfinite(highest):
+        rows.append((np.concatenate([-one, none, none]), -highest * lasting))
+    rows += [
+        (np.concatenate([none, one, none]), cold * lasting),
+        (np.concatenate([none, -one, none]), -warm * lasting),
+        (np.concatenate([none, after(day), none]), 0.0),
+        (np.concatenate([none, none, after(day)]), 0.0),
+    ]
+    rule, bound = np.stack([r for r, _ in rows]), np.array([b for _, b in rows])
+    scale = np.abs(rule).max(axis=1)
+    return rule / scale[:, None], bound / scale
 
 
 def _least_distance(rule: FloatArray, bound: FloatArray) -> FloatArray:
@@ -249,3 +283,15 @@ def _least_distance(rule: FloatArray, bound: FloatArray) -> FloatArray:
     residual = system @ multipliers - target
     answer: FloatArray = -residual[:-1] / residual[-1]
     return answer
+
+
+def _sizes(square: FloatArray) -> FloatArray:
+    """Norms of the columns; one where a column is zero."""
+    size = np.sqrt(np.maximum(np.diag(square), 0.0))
+    return np.where(size > 0, size, 1.0)
+
+
+def _cholesky(square: FloatArray, size: FloatArray) -> FloatArray:
+    """L of a form whose columns are scaled to unit norm, loosened so that it has one."""
+    loosened = square / np.outer(size, size) + LOOSE * np.eye(len(size))
+    return np.asarray(np.linalg.cholesky(loosened), dtype=np.float64)
