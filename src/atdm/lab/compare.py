@@ -9,11 +9,10 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.errors import AtdmError, UsageError
+from atdm.kernel.design import LAGGED
 from atdm.protocol.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit_cluster
-
-COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
 
 
 def parse_protocols(text: str) -> tuple[ProtocolName, ...]:
@@ -70,7 +69,7 @@ def compare_rows(
 
 def _row(found: Fit, plain: Fit) -> dict[str, Any]:
     test, cost = found.metrics["test"]["free_run"], found.cost
-    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in COEFFICIENTS)
+    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in LAGGED)
     weights = float("nan")
     if found.weights is not None and plain.weights is not None:
         weights = float((found.weights - plain.weights).abs().max() / plain.weights.abs().max())
