@@ -53,6 +53,7 @@ from atdm.transport.disk import StateFolder
 from atdm.types import FloatArray, IntArray
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
+FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,7 +538,7 @@ def warnings_of(fit: Fit, plan: Plan) -> tuple[str, ...]:
     if plan.protocol == "blind" and plan.weights == "fitted":
         if fit.agents < FEW_AGENTS:
             notes.append(f"{fit.agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few")
-        if fit.status is Status.CAPPED:
+        if fit.status is Status.CAPPED and fit.excess > FAR:
             notes.append(
                 f"the agents' limits ended the search after {fit.cost.sums} totals, within {percent(fit.excess)} of "
                 "the best possible weights at this ridge; more owners or a larger ridge bring it closer"

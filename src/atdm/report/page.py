@@ -222,9 +222,10 @@ def _constants(fit: Fit) -> str:
     poles, found, step = roots(fit.chosen.alpha), diagnosis(fit), step_hours(fit)
     bands = found.time_constant_bands if found is not None else None
     body = [
-        [_root(z), _time(z, tau, step), "–" if bands is None else f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
+        [_root(z), _time(z, tau, step), "–" if bands is None or tau < step / 2 else
+         f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
         for i, (z, tau) in enumerate(zip(poles.tolist(), time_constants(poles, step).tolist(), strict=True))
-    ]
+    ]  # fmt: skip
     lead = "<p>How fast the aggregate temperature forgets a disturbance, one line per root of the model.</p>"
     times = table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
     return "<h3>Time constants</h3>" + lead + times
@@ -238,7 +239,7 @@ def _root(z: complex) -> str:
 def _time(z: complex, hours: float, step: float) -> str:
     """A mode that decays has a time constant; one that does not is said to grow."""
     if math.isfinite(hours):
-        return _hours(hours)
+        return _hours(hours) if hours > step / 2 else "under half a step"
     return f"grows e-fold in {_hours(step / math.log(abs(z)))}" if abs(z) > 1 else "does not decay"
 
 
