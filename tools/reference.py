@@ -1,7 +1,9 @@
-"""Write docs/cli.md from the commands themselves. (The Python reference is made from the docstrings by `make docs`.)
+"""Write docs/cli.md from the commands themselves.
 
     python tools/reference.py            writes the page
     python tools/reference.py --check    exits with 1 if it is not current
+
+The Python reference needs no tool: Sphinx makes it from the docstrings (docs/api.md).
 """
 
 import inspect

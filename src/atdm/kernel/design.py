@@ -18,15 +18,33 @@ DEPENDENT = 1e-10  # a column whose part outside the others is below this share 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What everybody knows about the window, row by row, and how it is split."""
+    """What everybody knows about the window, row by row, and how it is split.
 
-    load: FloatArray  # h: heating power of the whole cluster  [kW]
-    outdoor: FloatArray  # o: outdoor temperature                 [°C]
-    solar: FloatArray  # r: solar irradiance                    [kW/m²]
-    phase: IntArray  # season index of each row, 0 … period−1
-    segment: IntArray  # number of the gap-free segment of each row
-    period: int  # P: steps in one season
-    train: int  # rows 0 … train−1 are for training, the rest for testing
+    Parameters
+    ----------
+    load : array of float
+        h: heating power of the whole cluster [kW].
+    outdoor : array of float
+        o: outdoor temperature [°C].
+    solar : array of float
+        r: solar irradiance [kW/m²].
+    phase : array of int
+        Index of each row in the season, 0 … P − 1.
+    segment : array of int
+        Number of the gap-free segment of each row.
+    period : int
+        P: steps in one season.
+    train : int
+        Rows 0 … train − 1 are for training, the rest for testing.
+    """
+
+    load: FloatArray
+    outdoor: FloatArray
+    solar: FloatArray
+    phase: IntArray
+    segment: IntArray
+    period: int
+    train: int
 
     def __len__(self) -> int:
         return len(self.phase)
