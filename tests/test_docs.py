@@ -172,6 +172,20 @@ def test_every_message_and_field_is_in_the_specification() -> None:
             assert f"`{field.name}`" in section, f"{kind.__name__}.{field.name}"
 
 
+def test_the_walk_of_a_fit_names_real_functions_and_says_why_it_returns() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    seen: set[str] = set()
+    for number, (step, file, words) in enumerate(re.findall(r"^\| (\d+) \| `(\S+)` \| (.+) \|$", page, re.M), 1):
+        assert int(step) == number
+        source = (ROOT / "src" / "atdm" / file).read_text(encoding="utf-8")
+        for function in re.findall(r"`(\w+)\(\)`", words):
+            assert f"def {function}(" in source, f"step {step}: {file} has no {function}"
+        assert (file in seen) == words.startswith("↩ "), f"step {step}: {file}"
+        assert not words.startswith("↩ ") or "Back here because" in words, f"step {step}: why does it return?"
+        seen.add(file)
+    assert len(seen) > 15
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", (DOCS / page).read_text(encoding="utf-8")):
@@ -186,8 +200,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(tmp_path / "docs"), str(site)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert 'id="7-threat-model"' in (site / "spec.html").read_text(encoding="utf-8")
-    assert "order" in (site / "generated" / "atdm.fit.html").read_text(encoding="utf-8")
+    assert 'href="spec.html#threat-model"' in (site / "using.html").read_text(encoding="utf-8")
+    assert 'id="threat-model"' in (site / "spec.html").read_text(encoding="utf-8")
+    assert "solver_tolerance" in (site / "generated" / "atdm.fit.html").read_text(encoding="utf-8")
     for page in site.rglob("*.html"):
         asked = re.findall(r'(?:src|href)="(https?:[^"]*\.(?:js|css|woff2?|png|svg))', page.read_text(encoding="utf-8"))
         assert not asked, f"{page.name} asks another server for {asked}"
