@@ -47,6 +47,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_title = "atdm"
 html_show_sourcelink = False
+html_sidebars = {"index": [], "architecture": []}  # they have no pages below them
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
