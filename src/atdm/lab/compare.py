@@ -51,8 +51,9 @@ def compare(cluster: Cluster, protocols: tuple[ProtocolName, ...] = PROTOCOLS, *
     Returns
     -------
     pandas.DataFrame
-        By protocol and way of weighting: accuracy [-], largest difference of coefficients and weights to "plain", totals,
-        messages, bytes, seconds [s], and what aggregator and peers learned; `refused` says why a protocol would not run.
+        By protocol and way of weighting: accuracy [-], largest difference of coefficients and weights to "plain",
+        totals, messages, bytes, seconds [s], and what aggregator and peers learned. `refused` says why a protocol
+        would not run.
     """
     return pd.DataFrame(compare_rows(cluster, protocols, fit_options(**options))).set_index("protocol")
 
