@@ -13,7 +13,20 @@ from atdm.use.ready import short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
-    """A fit on one screen: what was fitted, how well, who learned what, what it took."""
+    """A fit on one screen: what was fitted, how well, who learned what, what it took.
+
+    Parameters
+    ----------
+    fit : Fit
+        What to show.
+    name : str
+        Of the cluster, for the first line.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        Something that rich prints.
+    """
     test = fit.metrics["test"]
     head = Text()
     head.append(f"{name}: ", style="bold")
