@@ -41,7 +41,7 @@ from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, day_co
 from atdm.protocol.readings import Weather, timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import OFFERED, Rules
-from atdm.run import Cost, Fit, Window, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
+from atdm.run import Cost, Fit, Window, attempt_now, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
 
@@ -326,10 +326,9 @@ class Conductor:
         self.fleet.write()
 
     def _make_role(self) -> Aggregator:
-        policy = self._policy
+        policy, attempt = self._policy, attempt_now()
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(first_day(self.plan), self._last_row(), self._patience, self._late)
-        attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
         return Aggregator(

@@ -1,6 +1,6 @@
 """`atdm observe`: collecting by the clock on the wall, which says what rows are over and when the next one is.
 
-Agents never read the time of day: they count time stamps; deadlines are monotonic (deploy.py).
+Agents never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
 """
 
 import asyncio
