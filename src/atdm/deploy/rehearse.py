@@ -246,7 +246,7 @@ def write_data(stage: Stage, cluster: Cluster, later: int = 0) -> None:
 def plan_of(
     stage: Stage, cluster: Cluster, options: FitOptions, rules: Rules | None = None, later: int = 0
 ) -> Plan:  # fmt: skip
-    start, end = cluster.time[0].isoformat(), cluster.time[-1 - later].isoformat()
+    start, end = cluster.time[0], cluster.time[-1 - later]
     return plan_from(stage.weather, options, rules, declared=stage.declared, start=start, end=end)[0]
 
 

@@ -44,7 +44,7 @@ class Seeing:
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
     """What --end of an observation says."""
-    return None if text is None else parse_stamp(text, Format(), "--end")
+    return parse_stamp(text, Format(), "--end")
 
 
 def watch_rows(config: AggregatorConfig, model: Model, say: Say, keep: Keep, seeing: Seeing) -> None:
