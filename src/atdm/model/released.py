@@ -21,13 +21,27 @@ DIGITS = 6  # significant digits kept in a file
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """Rows by time: the aggregate temperature, the load of the whole cluster, and the weather."""
+    """Rows by time: the aggregate temperature, the load of the whole cluster, and the weather.
 
-    time: pd.DatetimeIndex  # UTC, increasing, whole steps apart
-    state: FloatArray  # s: aggregate temperature             [°C]
-    load: FloatArray  # h: heating power of the whole cluster [kW]
-    outdoor: FloatArray  # o: outdoor temperature             [°C]
-    solar: FloatArray  # r: solar irradiance                  [kW/m²]
+    Attributes
+    ----------
+    time : pandas.DatetimeIndex
+        In UTC, increasing, whole steps apart.
+    state : array of float
+        s: aggregate temperature [°C].
+    load : array of float
+        h: heating power of the whole cluster [kW].
+    outdoor : array of float
+        o: outdoor temperature [°C].
+    solar : array of float
+        r: solar irradiance [kW/m²].
+    """
+
+    time: pd.DatetimeIndex
+    state: FloatArray
+    load: FloatArray
+    outdoor: FloatArray
+    solar: FloatArray
 
     def __len__(self) -> int:
         return len(self.time)
