@@ -42,6 +42,7 @@ LEAST_STEP = pd.Timedelta("15min")  # what agents of blind accept
 USUAL_STEP = pd.Timedelta("30min")  # for readings that come faster than that
 STEPS = tuple(pd.Timedelta(minutes=m) for m in (15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1440))  # divide a day
 LONGEST_BETWEEN = 3  # times its usual step: the weather is not interpolated across longer gaps
+ONLY_GROWS = 0.9  # share of its changes that are upwards, from which on energy is taken for a counter
 LEFT_OUT = np.iinfo(np.int64).min  # the stamp of a row that is left out
 SHOWN_ROWS = 5
 
@@ -122,6 +123,11 @@ def import_tables(
     weather_timezone: str | None = None,
     weather_offset: str | None = None,
     weather_label: Label | None = None,
+    weather_delimiter: str | None = None,
+    weather_decimal: str | None = None,
+    weather_encoding: str | None = None,
+    weather_sheet: str | None = None,
+    weather_skip_rows: int | None = None,
     step: str | None = None,
     hold: str | None = None,
     delimiter: str | None = None,
@@ -140,27 +146,29 @@ def import_tables(
     *_unit: where the header does not say it, or "home7=°F" for one home. load_kind: energy is of each "interval" or a
     "counter". time_format: "DD.MM.YYYY HH:mm", "epoch s" or as strptime has it; timezone, offset (a column): of
     stamps without offset; label: whether a stamp is the "start" or "end" of its interval; ambiguous="leave out": rows
-    an hour that the clock repeats, where neither offsets nor the order of rows tells which. weather_*: the same for
+    of an hour that the clock repeats, where neither offsets nor the order of rows tells which. weather_*: the same for
     the weather, if it is otherwise. step: of the tables made, e.g. "30min"; hold: how long a reading holds at most.
     missing: further cells that mean no reading; repeated: which of several values of one stamp counts; without: homes
     that are not wanted.
     """
     account = Account()
     common: dict[str, Any] = {
-        "delimiter": delimiter, "decimal": decimal, "encoding": encoding, "sheet": sheet, "skip_rows": skip_rows,
         "missing": tuple(missing), "repeated": repeated, "ambiguous": ambiguous, "interval": interval,
     }  # fmt: skip
     homes = Declared(
         columns={"temperature": temperature, "load": load},
         units={"temperature": _several(temperature_unit), "load": _several(load_unit)},
         time=time, time_format=time_format, timezone=timezone, offset=offset, label=label, agent=agent,
-        building=building, load_kind=load_kind, **common,
+        building=building, load_kind=load_kind, delimiter=delimiter, decimal=decimal, encoding=encoding, sheet=sheet,
+        skip_rows=skip_rows, **common,
     )  # fmt: skip
     sky = Declared(
         columns={"outdoor": outdoor, "solar": solar},
         units={"outdoor": _several(outdoor_unit), "solar": _several(solar_unit)},
         option="weather-", time=weather_time, time_format=weather_time_format,
-        timezone=weather_timezone or timezone, offset=weather_offset, label=weather_label or label, **common,
+        timezone=weather_timezone or timezone, offset=weather_offset, label=weather_label or label,
+        delimiter=weather_delimiter, decimal=weather_decimal, encoding=weather_encoding, sheet=weather_sheet,
+        skip_rows=weather_skip_rows, **common,
     )  # fmt: skip
     wanted = None if step is None else _checked_step(step)
     longest = None if hold is None else clock.duration(hold)
@@ -225,7 +233,8 @@ def _collect(
             _add(collected, sheet, quantities, declared, paths, account)
     present = {agent for agent, _ in collected.parts}
     if unknown := sorted((without | declared.named_in_units()) - present):
-        raise UsageError(f"no home is called {unknown[0]!r}: the files have {rules.listed(sorted(present))}")
+        names = rules.listed(sorted(present))
+        raise UsageError(f"no home is called {unknown[0]!r}: say --without and units with one of {names}")
     for agent in sorted(without):
         account.say(Kind.LEFT_OUT, agent, "a home that is not wanted")
     collected.parts = {key: parts for key, parts in collected.parts.items() if key[0] not in without}
@@ -397,9 +406,12 @@ def _common_step(paces: dict[tuple[str, Quantity], Pace], account: Account) -> p
     wanted = USUAL_STEP if own < LEAST_STEP else own
     fitting = [length for length in STEPS if length >= wanted]
     if not fitting:
-        raise DataError(f"{slowest[0]}: its {slowest[1]} comes every {spell(own)}, less than once a day: leave it out")
-    account.say(Kind.GUESSED, "zones", f"a step of {spell(fitting[0])}: readings come every {spell(own)} at most "
-                f"(the {slowest[1]} of {slowest[0]!r})")  # fmt: skip
+        raise DataError(
+            f"{slowest[0]}: its {slowest[1]} comes every {spell(own)}, less than daily: say --without {slowest[0]!r}"
+        )
+    whose = f"{slowest[1]} of {slowest[0]!r}" if slowest[0] != "weather" else slowest[1]
+    what = f"a step of {spell(fitting[0])} (--step); the slowest readings come every {spell(own)}, {whose}"
+    account.say(Kind.GUESSED, "zones" if slowest[0] != "weather" else "weather", what)
     return fitting[0]
 
 
@@ -415,11 +427,12 @@ def _spans(
         if usual != step:
             what = f"{quantity}: time-weighted mean over {spell(step)} of readings {spell(usual)} apart"
             account.say(Kind.DID, who, what)
-        return spans.held(one.time, one.value, longest, declared.label)
+        return spans.held(one.time, one.value, longest, pace.usual, declared.label)
     kind = declared.load_kind
     if quantity == "load" and kind is None:
-        grows = (np.diff(one.value) >= 0).mean() if len(one.value) > 2 else 0.0
-        kind = "counter" if grows > 0.95 and one.value[-1] > one.value[0] else "interval"
+        moves = np.diff(one.value)
+        grows = (moves[moves != 0] > 0).mean() if (moves != 0).any() else 0.0
+        kind = "counter" if grows > ONLY_GROWS else "interval"
         what = "a counter, for it only grows" if kind == "counter" else "of each interval, for it does not only grow"
         account.say(Kind.GUESSED, who, f"{quantity}: energy is {what}")
     if kind == "counter":
@@ -434,7 +447,7 @@ def _spans(
     length = length or usual
     account.say(Kind.DID, who, f"{quantity}: energy of {spell(length)} as mean power")
     hours = length / pd.Timedelta(hours=1)
-    return spans.held(one.time, one.value / hours, int(length.value), declared.label)
+    return spans.held(one.time, one.value / hours, int(length.value), int(length.value), declared.label)
 
 
 def _hold(pace: Pace, hold: pd.Timedelta | None, who: str, quantity: Quantity, account: Account) -> int:
@@ -490,7 +503,7 @@ def _weather(
             columns[NAMES[quantity]] = pd.Series(between, index=at)
             account.say(Kind.DID, "weather", f"{quantity}: interpolated from {spell(usual)} to {spell(step)}")
         else:
-            held = spans.held(one.time, value, int(spans.SLACK * pace.usual), declared.label)
+            held = spans.held(one.time, value, int(spans.SLACK * pace.usual), pace.usual, declared.label)
             stamps, means = spans.means(held, int(step.value))
             columns[NAMES[quantity]] = pd.Series(means, index=stamps)
             if usual != step:
@@ -569,10 +582,10 @@ def _refuse_values(series: dict[str, Series], quantity: Quantity, bounds: tuple[
 
 def _mended(fault: rules.Finding, quantity: Quantity, homes: int) -> str:
     """A fault with the option that mends it in place of the conversion to be made."""
-    what = fault.text.rpartition(": ")[0]
+    what = fault.text.partition(": ")[0]
     if fault.unit is None:
         return f"{what}: check the unit; if it is a sensor's error code, say --missing {fault.value:g}"
-    if len(fault.agents) >= homes:
+    if len(fault.agents) >= homes or not fault.agents:  # the weather is nobody's
         return f"{what}: say --{quantity}-unit {fault.unit}"
     units = " ".join(f"--{quantity}-unit '{agent}={fault.unit}'" for agent in fault.agents[:3])
     return f"{what}: say {units}" + (f" and so on for {len(fault.agents)} homes" if len(fault.agents) > 3 else "")

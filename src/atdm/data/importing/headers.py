@@ -72,6 +72,9 @@ _FILLERS = _words("""
 _SETPOINT = re.compile(r"set.?point|soll|target|consigne", re.I)
 
 
+OUR_NAMES = ("indoor_temp_c", "load_kw", "outdoor_temp_c", "solar_w_m2")  # nothing is guessed about these
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of numbers."""
@@ -97,7 +100,7 @@ def layout(
 ) -> Layout:
     """The columns of a table that are used; a table need not have all quantities, another file may have the others."""
     headers = [str(name) for name in sheet.frame.columns]
-    time = _time(sheet, headers, declared, account)
+    time = _time(sheet, [name for name in headers if name != declared.offset], declared, account)
     used = {*time, declared.offset}
     wide_homes = quantities[0] == "temperature"
     agent = _agent(sheet, headers, used, declared, account) if wide_homes else None
@@ -111,7 +114,7 @@ def layout(
     open_quantities = [quantity for quantity in quantities if quantity not in asked]
     rest = [name for name in left if name not in taken]
     guessed = _guessed(sheet, rest, open_quantities, agent is not None, wide_homes, declared)
-    for column in guessed[:2]:
+    for column in [column for column in guessed if column.header not in OUR_NAMES][:2]:
         what = f"column {column.header!r} is {column.quantity}" + (f" of {column.agent!r}" if column.agent else "")
         account.say(Kind.GUESSED, sheet.where, what)
     if len(guessed) > 2:
@@ -170,7 +173,10 @@ def _time(sheet: Sheet, headers: Sequence[str], declared: Declared, account: Acc
     if len(named) != 1:
         names = ", ".join(shown(name) for name in (named or headers)[:8])
         what = "several columns may be the time stamp" if named else "no column says that it is the time stamp"
-        raise DataError(f"{sheet.where}: {what} ({names}): say {option} COLUMN, or {option} 'DATE+TIME' for two")
+        raise DataError(
+            f"{sheet.where}: {what} ({names}): say {option} COLUMN, or {option} 'DATE+TIME' for two, "
+            f"or --{declared.option}skip-rows if the header is another line"
+        )
     return (named[0],)
 
 
@@ -189,7 +195,8 @@ def _agent(
         named = [name for key in _AGENT for name in named if _key(name) == key][:1]
     if not named:
         return None
-    account.say(Kind.GUESSED, sheet.where, f"column {named[0]!r} names the home")
+    if named[0] != "agent":
+        account.say(Kind.GUESSED, sheet.where, f"column {named[0]!r} names the home")
     return named[0]
 
 

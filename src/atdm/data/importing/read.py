@@ -9,6 +9,7 @@ Rule 3: size is bounded before anything is decoded.
 import csv
 import gzip
 import io
+import json
 import re
 import warnings
 from collections import Counter
@@ -124,7 +125,7 @@ def _parsed(cells: pd.Series, sheet: Sheet, declared: Declared) -> npt.NDArray[n
         other = "," if mark == "." else "."
         way_out = f"--missing {text!r} if it means that there is no reading"
         if re.fullmatch(r"[+-]?\d*[.,]\d+", text):
-            way_out = f"--decimal {other!r} if that is its decimal mark"
+            way_out = f"--{declared.option}decimal {other!r} if that is its decimal mark"
         raise DataError(
             f"{sheet.where}: line {row + sheet.first_row}: column {cells.name!r} is {shown(text)}, no number: "
             f"correct it, or say {way_out}"
@@ -155,16 +156,20 @@ def _text(path: Path, declared: Declared, account: Account) -> Sheet:
     try:
         text = raw.decode(encoding)
     except LookupError:
-        raise UsageError(f"--encoding {encoding!r} is not known: write one such as utf-8, cp1252 or utf-16") from None
+        raise UsageError(
+            f"--{declared.option}encoding {encoding!r} is not known: write one such as utf-8, cp1252 or utf-16"
+        ) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is not {encoding} text: say --encoding, e.g. cp1252 or utf-16") from None
+        raise DataError(
+            f"{path}: is not {encoding} text: say --{declared.option}encoding, e.g. cp1252 or utf-16"
+        ) from None
     text = text.removeprefix("\ufeff")
     if not text.strip():
         raise DataError(f"{path}: is empty: export the readings again")
     if "\0" in text[:LOOKED_AT]:
         raise DataError(f"{path}: is not text: save it as .csv, or give it its right ending (.xlsx, .parquet)")
     lines = text[:LOOKED_AT].splitlines()
-    delimiter = declared.delimiter or _delimiter(path, lines)
+    delimiter = declared.delimiter or _delimiter(path, lines, declared.option)
     skip = _lines_before(lines, delimiter) if declared.skip_rows is None else declared.skip_rows
     header = _header(path, lines, delimiter, skip)
     try:
@@ -177,7 +182,7 @@ def _text(path: Path, declared: Declared, account: Account) -> Sheet:
     except (pd.errors.ParserError, pd.errors.EmptyDataError, pd.errors.ParserWarning) as error:
         first = str(error).strip().splitlines()[-1]
         raise DataError(
-            f"{path}: is no table delimited by {delimiter!r} ({first}): say --delimiter and --skip-rows, or mend it"
+            f"{path}: is no table delimited by {delimiter!r} ({first}): say --{declared.option}delimiter and --{declared.option}skip-rows, or mend it"
         ) from None
     frame = frame.fillna("").reset_index(drop=True)  # short lines lack cells
     decimal = declared.decimal or _decimal(frame, delimiter)
@@ -213,7 +218,7 @@ def _encoding(path: Path, raw: bytes, account: Account) -> str:
     return "utf-8"
 
 
-def _delimiter(path: Path, lines: list[str]) -> str:
+def _delimiter(path: Path, lines: list[str], option: str) -> str:
     """The mark that cuts most lines into the same number of fields."""
     if path.name.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
@@ -226,7 +231,7 @@ def _delimiter(path: Path, lines: list[str]) -> str:
 
     best = max(";\t|,", key=score)
     if score(best)[0] < 0.8:
-        raise DataError(f"{path}: no delimiter cuts its lines into equal numbers of fields: say --delimiter")
+        raise DataError(f"{path}: no delimiter cuts its lines into equal numbers of fields: say --{option}delimiter")
     return best
 
 
@@ -243,7 +248,7 @@ def _lines_before(lines: list[str], delimiter: str) -> int:
 def _header(path: Path, lines: list[str], delimiter: str, skip: int) -> list[str]:
     rows = [line for line in lines[skip:] if line.strip()]
     if not rows:
-        raise DataError(f"{path}: has {len(lines)} lines, and {skip} shall be skipped: say a smaller --skip-rows")
+        raise DataError(f"{path}: has {len(lines)} lines, and {skip} shall be skipped: skip fewer")
     fields = list(csv.reader(rows[:50], delimiter=delimiter, skipinitialspace=True))
     width = Counter(len(row) for row in fields).most_common(1)[0][0]
     return _named(path, [*fields[0], *[""] * (width - len(fields[0]))])  # rows that end in a delimiter have one more
@@ -289,13 +294,12 @@ def _workbook(path: Path, declared: Declared, account: Account) -> list[Sheet]:
     filled = {str(name): sheet for name, sheet in book.items() if not sheet.empty}
     if not filled:
         raise DataError(f"{path}: has no sheet with cells: export the readings again")
+    names, option = ", ".join(repr(name) for name in list(filled)[:5]), f"--{declared.option}sheet"
     if declared.sheet is None and len(filled) > 1:
-        names = ", ".join(repr(name) for name in list(filled)[:5])
-        raise DataError(f"{path}: has the sheets {names}: say --sheet NAME, or --sheet '*' if each sheet is a home")
-    if declared.sheet not in (None, "*"):
+        raise DataError(f"{path}: has the sheets {names}: say {option} NAME, or {option} '*' if each sheet is a home")
+    if declared.sheet is not None and declared.sheet != "*":
         if declared.sheet not in filled:
-            names = ", ".join(repr(name) for name in list(filled)[:5])
-            raise DataError(f"{path}: has no sheet {declared.sheet!r}: it has {names}; say --sheet with one of them")
+            raise DataError(f"{path}: has no sheet {declared.sheet!r}: say {option} with one of {names}")
         filled = {declared.sheet: filled[declared.sheet]}
     found = []
     for name, cells in filled.items():
@@ -336,15 +340,15 @@ def _parquet(path: Path) -> Sheet:
 
 
 def _json(path: Path, declared: Declared, account: Account) -> Sheet:
-    raw = _unpacked(path)
-    lines = not raw.lstrip()[:1] == b"["
     try:
-        frame = pd.read_json(
-            io.BytesIO(raw), lines=lines, dtype=False, convert_dates=False, encoding=declared.encoding or "utf-8"
-        )
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: is not JSON with one object per line ({error}): export it as .csv") from None
-    if not lines:
-        account.say(Kind.GUESSED, str(path), "one JSON list of objects, not one object per line")
+        text = _unpacked(path).decode(declared.encoding or "utf-8-sig")
+        if text.lstrip().startswith("["):
+            account.say(Kind.GUESSED, str(path), "one JSON list of objects, not one object per line")
+            rows = json.loads(text)
+        else:
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        frame = pd.DataFrame.from_records(rows)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        raise DataError(f"{path}: is not JSON with one object per line: export it again, or as .csv") from None
     frame.columns = pd.Index(_named(path, list(frame.columns)))
     return Sheet(str(path), _stem(path), path, frame, declared.decimal or ".", 1)

@@ -56,11 +56,14 @@ class Pace:
         return cls(int(np.median(apart)), False)
 
 
-def held(time: IntArray, value: FloatArray, hold: int, label: Literal["start", "end"]) -> Spans:
-    """Each value from its stamp to the next, or for `hold`; where stamps are ends, from the one before to its own."""
+def held(time: IntArray, value: FloatArray, hold: int, usual: int, label: Literal["start", "end"]) -> Spans:
+    """Each value from its stamp to the next, or for `hold`; where stamps are ends, from the one before to its own.
+
+    usual: how long the one at the end of the record holds, for which there is no next. [ns]
+    """
     if label == "end":
-        return Spans(np.maximum(np.append(time[0] - hold, time[:-1]), time - hold), time, value)
-    return Spans(time, np.minimum(np.append(time[1:], time[-1] + hold), time + hold), value)
+        return Spans(np.maximum(np.append(time[0] - usual, time[:-1]), time - hold), time, value)
+    return Spans(time, np.minimum(np.append(time[1:], time[-1] + usual), time + hold), value)
 
 
 def counted(time: IntArray, count: FloatArray, hold: int) -> tuple[Spans, int]:
