@@ -152,7 +152,8 @@ def assemble(kept: Kept, *, owner: pd.Series, timezone: str, notes: Sequence[str
     t, h = kept.temperature.loc[rows, agents], kept.load.loc[rows, agents]
     outdoor, solar = kept.outdoor[rows], kept.solar[rows]
     segment = clock.segments(pd.DatetimeIndex(t.index), kept.step)
-    odd = [*rules.oddities(t, h, segment, kept.step), *rules.weather_oddities(pd.concat([outdoor, solar], axis=1))]
+    odd = [*rules.oddities(t, h, segment, kept.step), *rules.unlike_the_rest(h)]
+    odd += [*rules.weather_oddities(pd.concat([outdoor, solar], axis=1)), *rules.outdoor_oddities(outdoor, h)]
     return Cluster(
         temperature=t,
         load=h,

@@ -182,7 +182,8 @@ def _text(path: Path, declared: Declared, account: Account) -> Sheet:
     except (pd.errors.ParserError, pd.errors.EmptyDataError, pd.errors.ParserWarning) as error:
         first = str(error).strip().splitlines()[-1]
         raise DataError(
-            f"{path}: is no table delimited by {delimiter!r} ({first}): say --{declared.option}delimiter and --{declared.option}skip-rows, or mend it"
+            f"{path}: is no table delimited by {delimiter!r} ({first}): say --{declared.option}delimiter and "
+            f"--{declared.option}skip-rows, or mend it"
         ) from None
     frame = frame.fillna("").reset_index(drop=True)  # short lines lack cells
     decimal = declared.decimal or _decimal(frame, delimiter)
