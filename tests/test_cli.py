@@ -294,7 +294,7 @@ def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, f
     zones = pd.read_parquet(files[0])
     zones[zones["agent"].isin(["zone00", "zone01", "zone02", "zone03"])].to_csv(tmp_path / "few.csv", index=False)
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1])
-    assert code == 0 and "the data are in order" in out
+    assert code == 0 and "a fit would keep 160 of 160 rows of 12 of 12 agents" in out
     assert "4 agents: those of blind ask for 10" in out and "zone03" in out
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1], "--json")
     assert code == 0 and any("those of blind ask for 10" in note for note in json.loads(out)["notes"])

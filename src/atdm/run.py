@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_limits
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
-from atdm.errors import RunAborted, UsageError
+from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.descent import Status
-from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.diagnostics import Diagnostics, diagnose
@@ -45,6 +45,7 @@ from atdm.protocol.plan import (
     ProtocolName,
     WeightsName,
     check_plan,
+    train_rows,
 )  # fmt: skip
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
@@ -191,12 +192,27 @@ def fit(
         rules=own,
     )  # fmt: skip
     check_agents(len(cluster.agents), protocol, own, weights)
+    _check_rows(cluster, plan, own)
     if state is not None and protocol != "blind":
         raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
     with progress_line(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
         if protocol == "plain":
             return _fit_plain(cluster, plan)
         return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
+
+
+def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
+    """Name missing readings as the cause where without them there would be rows enough."""
+    rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
+    usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
+    asked = plan.protocol == "blind" and plan.weights == "fitted" and rules.too_short(plan, rows) is not None
+    if cluster.rows_dropped and (asked or usable < parameters + 2):
+        least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
+        raise DataError(
+            f"{usable} usable training rows, {least} are needed for {parameters} parameters: {cluster.rows_dropped} of "
+            f"{rows + cluster.rows_dropped} rows were lost to missing readings; fill longer gaps (fill, --fill), or "
+            "leave out the agents and days that `atdm check` names"
+        )
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
