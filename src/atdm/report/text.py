@@ -1,5 +1,8 @@
 """What the commands print: tables and summaries for a terminal."""
 
+from dataclasses import asdict
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -59,6 +62,19 @@ def _cost(fit: Fit) -> Text:
 
 def _notes(notes: tuple[str, ...]) -> list[RenderableType]:
     return [Text(f"note: {note}", style="yellow") for note in notes]
+
+
+def quality_dict(quality: Quality) -> dict[str, Any]:
+    """The object that `atdm check --json` prints."""
+    return {
+        "agents": [asdict(agent) for agent in quality.agents],
+        "problems": problems(quality),
+        "notes": (*quality.notes, *short_of(quality)),
+        "rows": quality.rows,
+        "rows_kept": quality.rows_kept,
+        "costs": quality.costs,
+        "without": [{"agent": agent, "rows_kept": rows} for agent, rows in quality.without],
+    }
 
 
 def quality_table(quality: Quality) -> RenderableType:

@@ -75,6 +75,14 @@ class Imported:
         tables = {"zones": self.zones, "weather": self.weather}
         return {name: table.head(SHOWN_ROWS) for name, table in tables.items() if table is not None}
 
+    def as_dict(self) -> dict[str, Any]:
+        """The object that --json prints: how much came out, and the account."""
+        homes = 0 if self.zones is None else self.zones["agent"].nunique()
+        rows = {
+            name: len(table) for name, table in (("zones", self.zones), ("weather", self.weather)) if table is not None
+        }
+        return {"homes": homes, "rows": rows, "account": [line.as_dict() for line in self.account.lines]}
+
     def files(self) -> dict[str, bytes]:
         """The tables as parquet, by name of file."""
         packed = {}
