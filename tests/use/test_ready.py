@@ -53,4 +53,4 @@ def test_a_home_that_has_half_of_no_day_is_not(tmp_path):
     whole = zones_table(("a",), rows=4 * DAY)
     zones, _ = write(tmp_path, whole[(whole["time"].dt.hour < 11) | (whole.index == len(whole) - 1)])
     [problem] = problems(quality(zones))
-    assert "no day has half of its rows" in problem
+    assert "no agent has half of the rows" in problem

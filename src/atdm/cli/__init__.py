@@ -23,7 +23,7 @@ from atdm.ui import DEFAULT as PAGE
 FILES = {  # command → the file it is in, and how its help begins
     "demo": ("fitting", "Fit the bundled sample privately, print the summary, write the report."),
     "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process."),
-    "check": ("fitting", "Data quality before anything leaves; exits with 1 when it would be refused."),
+    "check": ("fitting", "Data quality before anything leaves; exits with 1 when it would be refused"),
     "import": ("importing", "Other people's readings → zones.parquet and weather.parquet."),
     "select": ("fitting", "Choose order and season on the training rows of what was released"),
     "forecast": ("using", "Forecast the aggregate temperature with 80 % and 95 % bands."),

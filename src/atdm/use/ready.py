@@ -47,5 +47,3 @@ def _unfit(home: AgentQuality) -> Iterator[str]:
             f"a step of {spell(home.step)} from {stamp(home.first)}: agents need one of {LEAST_STEP // 60} min or more "
             "that divides the day, counted from midnight UTC: import the readings with `atdm import --step`"
         )
-    elif home.days_out is not None and home.days_out == len(pd.date_range(home.first.normalize(), home.last)):
-        yield "no day has half of its rows: the home would be out on all of them; see that the readings are complete"
