@@ -52,7 +52,8 @@ class Cluster:
         temperature [°C] and load [kW] have one column per agent, outdoor [°C] and solar [kW/m²] are series;
         all share one increasing zone-aware index. fill: the longest span without readings that an agent fills by
         itself; "0h" fills nothing. Rows with a missing value are dropped for all and counted, unless that costs a
-        tenth of the rows: then agents are left out, at most a third of them (`left_out`).
+        tenth of the rows (of K > 10 agents: 1/K, at least a fiftieth): then agents are left out, at most a third of
+        them (`left_out`).
         """
         clock.zone(timezone)
         longest = clock.duration(fill, zero=True)
