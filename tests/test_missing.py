@@ -75,7 +75,8 @@ def measure(cluster: atdm.Cluster) -> Measured:
 def line(kind: str, seed: int, found: Measured, complete: Measured) -> str:
     return (
         f"{kind} (seed {seed}): {found.fit.agents} homes, {len(found.fit.state)} rows, "
-        f"{int(found.cluster.filled.sum())} readings filled; 24 h R² {found.r2:.4f} from {found.origins} origins, {found.r2 - complete.r2:+.4f}"
+        f"{int(found.cluster.filled.sum())} readings filled; "
+        f"24 h R² {found.r2:.4f} from {found.origins} origins, {found.r2 - complete.r2:+.4f}"
     )
 
 

@@ -28,7 +28,7 @@ from atdm.types import BoolArray, FloatArray, IntArray
 
 LONGEST_SECONDS = 7200  # 2 h: rooms change little and nearly linearly in that time; DESIGN §5.4
 DAY = 86400  # [s]
-LOST_PARTS = (10, 50)  # of how many parts of the window outages may cost one before a home is left out: K, within these.
+LOST_PARTS = (10, 50)  # outages may cost one of K parts of the window before a home is left out; K within these.
 # A lost row is lost for all K homes, a home left out is one of K. Measured with 64 homes (tests/test_missing.py): lost
 # tenths move the 24 h R² by up to 0.07, a home or two left out by 0.015.
 LEFT_OUT_SHARE = (1, 3)  # of the homes: a company needs the other two thirds of the roster

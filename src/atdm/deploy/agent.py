@@ -31,7 +31,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.readings import Readings, Weather, seconds, timestamps
+from atdm.protocol.readings import Readings, Weather, seconds, timestamps, weather_of_table
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
@@ -171,12 +171,7 @@ def weather_from(path: Path, declared: Format | None = None) -> Weather:
     table = read_weather(path, Format() if declared is None else declared)
     for fault in weather_faults(table):
         raise DataError(fault.text)
-    rows = table.readings.dropna()
-    return Weather(
-        seconds(pd.DatetimeIndex(rows.index)),
-        rows["outdoor_temp_c"].to_numpy(float),
-        rows["solar_w_m2"].to_numpy(float) / 1000.0,  # W/m² -> kW/m²
-    )
+    return weather_of_table(table.readings.dropna())
 
 
 def agent_files(identities: Sequence[Path], data: Sequence[Path], states: Sequence[Path]) -> list[AgentFiles]:

@@ -19,10 +19,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing an import did."""
+    """One thing an import did.
+
+    Attributes
+    ----------
+    kind : Kind
+        Guessed, declared, did, left out, or suspicious.
+    where : str
+        The file, home or table it is about.
+    what : str
+        In words.
+    """
 
     kind: Kind
-    where: str  # file, home or table
+    where: str
     what: str
 
     def as_dict(self) -> dict[str, str]:
@@ -31,7 +41,13 @@ class Line:
 
 @dataclass(slots=True)
 class Account:
-    """The lines in the order in which they came."""
+    """What an import did.
+
+    Attributes
+    ----------
+    lines : list of Line
+        In the order in which they came.
+    """
 
     lines: list[Line] = field(default_factory=list)
 

@@ -63,12 +63,25 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Imported:
-    """Tables in our names and units, and how they came about. It has no repr: readings are private."""
+    """Tables in our names and units, and how they came about. It has no repr: readings are private.
 
-    zones: pd.DataFrame | None  # time, agent, indoor_temp_c, load_kw[, building]; None where no home's file was given
-    weather: pd.DataFrame | None  # time, outdoor_temp_c, solar_w_m2; None where no file of it was given
+    Attributes
+    ----------
+    zones : pandas.DataFrame or None
+        time, agent, indoor_temp_c [°C], load_kw [kW], and building where there is one; None where no home's file was
+        given.
+    weather : pandas.DataFrame or None
+        time, outdoor_temp_c [°C], solar_w_m2 [W/m²]; None where no file of it was given.
+    account : Account
+        Everything that was guessed, declared, done, left out or looks suspicious.
+    before : dict of str to pandas.DataFrame
+        File → its first rows as they are.
+    """
+
+    zones: pd.DataFrame | None
+    weather: pd.DataFrame | None
     account: Account
-    before: dict[str, pd.DataFrame]  # file -> its first rows as they are
+    before: dict[str, pd.DataFrame]
 
     def after(self) -> dict[str, pd.DataFrame]:
         """Table -> its first rows."""
@@ -146,18 +159,89 @@ def import_tables(
     missing: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Imported:
-    """Read other people's tables: homes' files and weather files, each a path, a folder, a pattern, or several of them.
+    """Read other people's tables: zones and weather in our names and units, and an account of everything that was done.
 
-    What is not given is guessed, and every guess is in the account. Columns: time ("Date+Time" joins two), temperature,
-    load, agent, building, outdoor, solar by their headers; "{agent} Temp" where every home has a column of its own,
-    "temps.csv:{agent}" to say it of one file, agent="{agent}_*" to take the home's name from the file's.
-    *_unit: where the header does not say it, or "home7=°F" for one home. load_kind: energy is of each "interval" or a
-    "counter". time_format: "DD.MM.YYYY HH:mm", "epoch s" or as strptime has it; timezone, offset (a column): of
-    stamps without offset; label: whether a stamp is the "start" or "end" of its interval; ambiguous="leave out": rows
-    of an hour that the clock repeats, where neither offsets nor the order of rows tells which. weather_*: the same for
-    the weather, if it is otherwise. step: of the tables made, e.g. "30min"; hold: how long a reading holds at most.
-    missing: further cells that mean no reading; repeated: which of several values of one stamp counts; without: homes
-    that are not wanted.
+    What is not given is guessed, and every guess is in the account. What cannot be settled is refused with the option
+    that settles it, named as on the command line: `--time-format` is `time_format` here.
+
+    Parameters
+    ----------
+    files : str, path-like or sequence of them, default ()
+        Homes' files (.csv, .txt, .tsv, .xlsx, .parquet, .jsonl), folders of them, or patterns.
+    weather : str, path-like or sequence of them, default ()
+        Weather files, in the same way; several are joined.
+    time : str, optional
+        Column of the time stamp; "Date+Time" joins two.
+    temperature : str, optional
+        Column of the indoor temperature. "{agent} Temp" where every home has a column of its own; "temps.csv:{agent}"
+        says it of one file.
+    load : str, optional
+        Column of the heating power or energy, cooling negative; written as `temperature` is.
+    agent : str, optional
+        Column of the home's name; "{agent}_*" takes it from the file's name.
+    building : str, optional
+        Column of the building a home is in.
+    outdoor : str, optional
+        Weather: column of the outdoor temperature.
+    solar : str, optional
+        Weather: column of the global horizontal irradiance.
+    temperature_unit : str or sequence of str, default ()
+        "°C", "°F", "K", "0.1°C"; "home7=°F" for one home. From the header if not given.
+    load_unit : str or sequence of str, default ()
+        "W", "kW", "MW", "Wh", "kWh", "MJ", …; "home7=W" for one home.
+    outdoor_unit : str or sequence of str, default ()
+        As `temperature_unit`.
+    solar_unit : str or sequence of str, default ()
+        "W/m²", "kW/m²", or energy of each interval: "Wh/m²", "J/cm²", ….
+    load_kind : {"interval", "counter"}, optional
+        Whether energy is that of each interval, or a counter's.
+    interval : str, optional
+        Time that one value of energy is for, as in "30min".
+    time_format : str, optional
+        "DD.MM.YYYY HH:mm", "MM/DD/YYYY hh:mm AM/PM", "epoch s", "epoch ms", or as strptime has it.
+    timezone : str, optional
+        IANA name of the clock of stamps without offset.
+    offset : str, optional
+        Column of the stamps' offsets from UTC.
+    label : {"start", "end"}, default "start"
+        What a stamp is of the interval its value is for.
+    ambiguous : {"refuse", "leave out"}, default "refuse"
+        Rows of an hour that the clock repeats, where neither offsets nor the order of rows tells which they are.
+    repeated : {"refuse", "first", "last", "mean"}, default "refuse"
+        Which of several values of one stamp counts.
+    weather_time, weather_time_format, weather_timezone, weather_offset, weather_label : str, optional
+        The same for the weather's files, where they are otherwise.
+    weather_delimiter, weather_decimal, weather_encoding, weather_sheet : str, optional
+        The same for the weather's files.
+    weather_skip_rows : int, optional
+        The same for the weather's files.
+    step : str, optional
+        Of the tables made, as in "30min"; that of the slowest home's readings if not given.
+    hold : str, optional
+        How long a reading holds until the next one; if not given, a little longer than usual between two, and 2 h where
+        they come irregularly.
+    delimiter, decimal, encoding : str, optional
+        How text files are written.
+    sheet : str, optional
+        Of a workbook; "*" if every sheet is a home.
+    skip_rows : int, optional
+        Lines before the header.
+    missing : sequence of str, default ()
+        Further cells that mean no reading, such as "-99.9".
+    without : sequence of str, default ()
+        Homes that are not wanted.
+
+    Returns
+    -------
+    Imported
+        The tables, and the account.
+
+    Raises
+    ------
+    DataError
+        Something in the files cannot be settled: the message says what, where, and which option does.
+    UsageError
+        An option that cannot be used.
     """
     account = Account()
     common: dict[str, Any] = {
