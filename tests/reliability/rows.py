@@ -63,8 +63,8 @@ DATA = (
     ),
     Row(
         "a home with an outage",
-        "its rows are lost for all or, where that costs a tenth of them (of K > 10 homes 1/K, at least a fiftieth), the "
-        "home is left out; two thirds stay",
+        "its rows are lost for all or, where that costs a tenth of them (of K > 10 homes 1/K, at least a fiftieth), "
+        "the home is left out; two thirds stay",
         (
             GAPS + "test_among_many_homes_a_home_may_cost_no_more_than_it_is_of_all",
             GAPS + "test_a_tenth_of_the_rows_is_where_a_home_is_left_out",
