@@ -16,6 +16,7 @@ from atdm.cli.options import (
     Fitted,
     Json,
     Output,
+    OwnWeather,
     WeatherFile,
     WriteAnyway,
     ZonesFile,
@@ -28,10 +29,10 @@ from atdm.protocol.rules import Rules
 from atdm.report.evidence import diagnosis
 from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
-from atdm.report.text import quality_table
+from atdm.report.text import quality_dict, quality_table
 from atdm.report.use_text import selection_table
 from atdm.run import fit_cluster
-from atdm.use.ready import short_of
+from atdm.use.ready import problems
 from atdm.use.series import parse_list
 
 app = typer.Typer()
@@ -76,18 +77,15 @@ def fit(
 @grouped
 def check(
     zones: ZonesFile,
-    weather: WeatherFile,
     declared: Declared,
+    weather: OwnWeather = None,
     as_json: Json = False,
 ) -> None:
-    """Data quality before anything leaves; exits with 1 when these tables would be refused."""
+    """Data quality before anything leaves; exits with 1 when it would be refused: a cluster by a fit, a home's own file
+    by agents."""
     found = quality(zones, weather, **asdict(declared))
-    if as_json:
-        notes = (*found.notes, *short_of(found))
-        show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": notes})
-    else:
-        out.print(quality_table(found))
-    raise typer.Exit(1 if found.problems else 0)
+    show(quality_dict(found)) if as_json else out.print(quality_table(found))
+    raise typer.Exit(1 if problems(found) else 0)
 
 
 @app.command()

@@ -16,10 +16,14 @@ import typer
 
 from atdm.data.tables import Format
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
+from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
 
 ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
 WeatherFile = Annotated[Path, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2.")]
+OwnWeather = Annotated[
+    Path | None, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2; without it zones are judged alone.")
+]
 WeatherOption = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
@@ -30,6 +34,9 @@ By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or buildin
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+
+
+REVEALED = "; ".join(f"{name} {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
 
 
 class Group:
@@ -97,9 +104,10 @@ DECLARED = Group({
     "sort": Annotated[bool, typer.Option("--sort", help="Sort rows that are not in the order of time.")],
     "delimiter": Annotated[str, typer.Option(help="CSV column separator.")],
     "decimal": Annotated[str, typer.Option(help="CSV decimal mark.")],
+    "fill": Annotated[str, typer.Option(help="Longest gap that a home fills by itself, linearly; 0 fills nothing.")],
 })  # fmt: skip
 FITTED = Group({
-    "protocol": Annotated[ProtocolName, typer.Option(help="Who learns what: see `atdm compare`.")],
+    "protocol": Annotated[ProtocolName, typer.Option(help=f"What else the aggregator learns: {REVEALED}.")],
     "order": Annotated[int, typer.Option(help="Order M of the model.")],
     "ridge": Annotated[float, typer.Option(help="Ridge λ on the weights.")],
     "season": Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")],

@@ -174,6 +174,16 @@ def kept_of(zones: ZoneTable, weather: WeatherTable, declared: Format) -> Kept:
     )
 
 
+def any_weather(zones: ZoneTable) -> WeatherTable:
+    """Weather for every stamp a home may have or fill, where only the homes are looked at."""
+    time, step = zones.time, step_of(zones) or pd.Timedelta("1D")
+    grid = pd.date_range(time[0], time[-1], freq=step, name="time").as_unit("ns")
+    values = np.arange(len(grid)) % 2.0  # of nothing, and not constant: nobody shall be told that it is
+    return WeatherTable(
+        source="", readings=pd.DataFrame({"outdoor_temp_c": values, "solar_w_m2": values}, index=grid), notes=()
+    )
+
+
 def combined(zones: ZoneTable, weather: WeatherTable, declared: Format, kept: Kept) -> Cluster:
     """The cluster of what is kept of two tables."""
     return assemble(
