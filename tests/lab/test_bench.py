@@ -2,11 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import atdm
+from atdm.cli import main
 from atdm.errors import UsageError
 from atdm.lab.bench import ROWS_OF, TIMES, bench_one, options_for, parse_sizes, synthetic
 from atdm.report.bench_page import bench_page
@@ -82,6 +84,20 @@ def test_the_page_draws_every_protocol_and_the_floor(rows: list[dict]) -> None:
     assert sent["blind [kB]"] == pytest.approx([small["bytes_up_per_agent"] / 1000, large["bytes_up_per_agent"] / 1000])
     assert floor["floor [s]"] == pytest.approx([small["floor_seconds"], large["floor_seconds"]], rel=1e-4)
     assert page.count("<tr>") == 1 + len(left_out)
+
+
+def test_the_command_writes_the_page_and_looks_first_whether_it_can(
+    rows: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+    monkeypatch.setattr("atdm.cli.lab.run_bench", lambda sizes, **_: asked.append(sizes) or rows)
+    for place, code in (("bench.html", 0), (".", 2)):
+        monkeypatch.setattr("sys.argv", ["atdm", "bench", "--agents", "12,24", "--figure", str(tmp_path / place)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+    assert asked == [[12, 24]] and "cannot write" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.html"]
 
 
 @pytest.mark.parametrize("text", ["", "64,many", "64,,200", "5"])
