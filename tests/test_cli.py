@@ -148,7 +148,7 @@ def test_a_fit_that_did_not_converge_exits_with_1_and_writes_only_when_asked(fil
 
 def test_version_and_help_need_no_extras():
     """In a fresh interpreter in which no optional package can be imported."""
-    blocked = ["matplotlib", "sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
+    blocked = ["sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
     program = (
         "import sys\n"
         "class Block:\n    def find_spec(self, name, path=None, target=None):\n"
