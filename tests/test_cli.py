@@ -362,10 +362,12 @@ def test_what_a_home_fills_is_settable_counted_and_said(files, tmp_path, monkeyp
     rng = np.random.default_rng(2)
     zones[rng.random(len(zones)) > 0.01].to_parquet(tmp_path / "holes.parquet")
     holes = tmp_path / "holes.parquet", files[1]
+
     def told(*more):  # noqa: E306
         code, out, _ = run(monkeypatch, capsys, "check", *holes, "--json", *more)
         assert code == 0
         return json.loads(out)
+
     off, on = told("--fill", "0"), told("--fill", "12h")
     assert sum(agent["filled"] for agent in off["agents"]) == 0 < sum(agent["filled"] for agent in on["agents"])
     assert off["rows_kept"] < on["rows_kept"] == on["rows"] == 160
