@@ -12,9 +12,10 @@ from atdm.cli.output import named, out, read, show
 from atdm.lab.bench import bench as run_bench
 from atdm.lab.bench import parse_sizes
 from atdm.lab.compare import compare_rows, parse_protocols
+from atdm.lab.footprint import footprint
 from atdm.lab.reproduce import reproduce as reproduction
 from atdm.protocol.options import FitOptions
-from atdm.report.bench_page import bench_page, bench_table
+from atdm.report.bench_page import bench_page, bench_table, footprint_table
 from atdm.report.blocks import terminal_table, terminal_tables
 from atdm.report.compare_text import compare_table
 from atdm.report.findings import findings_table
@@ -108,9 +109,16 @@ def bench(
     figure: Annotated[
         Path | None, typer.Option(help="Plot time, bytes and floor against agents: an HTML page.")
     ] = None,
+    small: Annotated[
+        bool, typer.Option("--footprint", help="Instead: CPU seconds to start, and memory of an agent that waits.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
+    if small:
+        rows = footprint()
+        show({"rows": rows}) if as_json else out.print(terminal_table(footprint_table(rows)))
+        return
     sizes = parse_sizes(agents)
     if figure is not None:
         check_writable(figure)

@@ -12,6 +12,7 @@ LINES = (  # name, protocol, weights, colour of page.css
     ("plain", "plain", "fitted", 0), ("paper", "paper", "fitted", 2),
     ("blind", "blind", "fitted", 1), ("blind, equal weights", "blind", "equal", 3),
 )  # fmt: skip
+FOOTPRINT = (("cpu_seconds", "{:.2f}"), ("resident_mb", "{:.0f}"))
 
 
 def bench_table(rows: Rows) -> Table:
@@ -29,6 +30,14 @@ def bench_table(rows: Rows) -> Table:
             f"{row['peak_rss_mb']:.0f}",
         ])  # fmt: skip
     return Table("bench", head, body, words=(1, 2))
+
+
+def footprint_table(rows: Rows) -> Table:
+    """What the command takes before it does anything."""
+    body = [
+        [row["what"], *("" if row[key] is None else form.format(row[key]) for key, form in FOOTPRINT)] for row in rows
+    ]
+    return Table("footprint", ("what", "CPU s", "resident MB"), body)
 
 
 def bench_page(rows: Rows) -> str:
