@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from atdm.data import clock, columns, rules
+from atdm.data import clock, columns, limits, rules
 from atdm.data.clock import IntArray, spell, stamp
 from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
@@ -171,7 +171,7 @@ def zone_faults(zones: Zones) -> Iterator[rules.Finding]:
     time = zones.time
     yield from _step_faults(zones)
     yield from rules.temperature_faults(
-        zones.wide("indoor_temp_c", time), f"{zones.source}: indoor_temp_c", rules.INDOOR_C
+        zones.wide("indoor_temp_c", time), f"{zones.source}: indoor_temp_c", limits.INDOOR_C
     )
     yield from rules.load_faults(zones.wide("load_kw", time), f"{zones.source}: load_kw")
 
@@ -180,7 +180,7 @@ def weather_faults(weather: Weather) -> Iterator[rules.Finding]:
     """Every reason not to use a weather table."""
     outdoor, solar = (weather.readings[[name]].set_axis([""], axis="columns") for name in weather.readings.columns)
     time = pd.DatetimeIndex(weather.readings.index)
-    yield from rules.temperature_faults(outdoor, f"{weather.source}: outdoor_temp_c", rules.OUTDOOR_C)
+    yield from rules.temperature_faults(outdoor, f"{weather.source}: outdoor_temp_c", limits.OUTDOOR_C)
     yield from rules.solar_faults(solar, f"{weather.source}: solar_w_m2", time[-1] - time[0])
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from atdm.data.rules import INDOOR_C, LOAD_KW
+from atdm.data.limits import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import IntArray
 from atdm.protocol.account import Account, Judged
