@@ -9,6 +9,7 @@ The API does not say when the server was off; 5-minute statistics, which are pre
 
 import json
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ class RecorderSocket(Recorder):
             )
         self._token = token
         self._socket: Any = None
+        self._open = ExitStack()
         self._number = 0
         self._metadata: dict[str, tuple[str | None, str | None]] = {}
 
@@ -82,9 +84,8 @@ class RecorderSocket(Recorder):
         return sorted(found | {str(row.get("statistic_id")) for row in self._ask("recorder/list_statistic_ids")})
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._open.close()
+        self._socket = None
 
     def _unit(self, entity: str) -> tuple[str | None, str | None]:
         if entity not in self._metadata:
@@ -122,11 +123,11 @@ class RecorderSocket(Recorder):
         from websockets.sync.client import connect
 
         # no proxy: the server is on the home's network, and its token is for nobody in between
-        socket = connect(self.url, open_timeout=min(self.timeout, 30), max_size=MOST_BYTES, proxy=None)
+        connection = connect(self.url, open_timeout=min(self.timeout, 30), max_size=MOST_BYTES, proxy=None)
+        socket = self._open.enter_context(connection)
         json.loads(socket.recv(timeout=self.timeout))  # auth_required
         socket.send(json.dumps({"type": "auth", "access_token": self._token.reveal()}))
         if json.loads(socket.recv(timeout=self.timeout)).get("type") != "auth_ok":
-            socket.close()
             raise DataError(f"{self.name}: refused the token: make a new one on your profile page")
         return socket
 
