@@ -223,13 +223,13 @@ def observe(monkeypatch, capsys, model, *words) -> tuple[int, str, str]:
 
 
 def test_observe_asks_for_nothing_it_could_not_write_down(monkeypatch, capsys, model):
-    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    monkeypatch.setattr(cli, "watch_rows", lambda *_: pytest.fail("rows were asked for"))
     code, _, err = observe(monkeypatch, capsys, model, "-o", model.parent)
     assert code == 2 and "cannot write" in err and not list(model.parent.glob("*.partial"))
 
 
 def test_observe_asks_for_nothing_beside_a_table_that_it_cannot_read(monkeypatch, capsys, model):
-    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    monkeypatch.setattr(cli, "watch_rows", lambda *_: pytest.fail("rows were asked for"))
     target = model.with_name("observed.csv")
     target.write_text("time,load_kw\n2024-01-01T00:00Z,1.0\n")
     code, _, err = observe(monkeypatch, capsys, model)
@@ -239,7 +239,7 @@ def test_observe_asks_for_nothing_beside_a_table_that_it_cannot_read(monkeypatch
 
 def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
     seen = []
-    monkeypatch.setattr(cli, "observe_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
+    monkeypatch.setattr(cli, "watch_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
     row = "time,aggregate_temp_c,load_kw,agents\n2024-01-01T00:00Z,19.0,1.0,12\n"
     model.with_name("observed.csv").write_text(row)
     assert observe(monkeypatch, capsys, model, "--weights", "equal", "--patience", "2h")[0] == 0
@@ -253,11 +253,11 @@ def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys
     table = pd.DataFrame({"aggregate_temp_c": [19.0, 19.1], "load_kw": [1.0, 2.0]}, index=time)
     target = model.with_name("observed.csv")
 
-    def observe_rows(post, model, say, keep, seeing):
+    def watch_rows(post, model, say, keep, seeing):
         target.mkdir()
         keep(atdm.Observation(table=table, asked=2, ledger=[], out={}))
 
-    monkeypatch.setattr(cli, "observe_rows", observe_rows)
+    monkeypatch.setattr(cli, "watch_rows", watch_rows)
     code, out, err = observe(monkeypatch, capsys, model)
     assert code and "observed.csv" in err
     assert [row["aggregate_temp_c"] for row in json.loads(out)["rows"]] == [19.0, 19.1]

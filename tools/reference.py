@@ -1,7 +1,7 @@
 """Write the reference pages from the code itself: docs/cli.md from the commands, docs/api.md from the docstrings.
 
-    python tools/reference.py            writes the pages
-    python tools/reference.py --check    exits with 1 if they are not current
+python tools/reference.py            writes the pages
+python tools/reference.py --check    exits with 1 if they are not current
 """
 
 import dataclasses
@@ -150,7 +150,7 @@ def _signature(function: Any) -> str:
     return _short(str(inspect.signature(function)))
 
 
-SHORT = {"pandas.": "pd.", "collections.abc.": "", "typing.": "", "atdm.run.": "", "atdm.model.": "", "'": '"'}
+SHORT = {"pandas.": "pd.", "collections.abc.": "", "typing.": "", "atdm.run.": "", "atdm.model.fitted.": "", "'": '"'}
 
 
 def _short(text: str) -> str:

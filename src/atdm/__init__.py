@@ -1,12 +1,12 @@
 """Aggregate thermal dynamic model of a building cluster, learned without seeing any building's data."""
 
-from atdm.attacks.score import Finding
-from atdm.audit import audit
 from atdm.data import Cluster, load_sample, read_cluster
+from atdm.deploy.observe import Observation, observe
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
-from atdm.kernel.diagnostics import diagnose
-from atdm.model import Model
-from atdm.observe import Observation, observe
+from atdm.lab.attacks.score import Finding
+from atdm.lab.audit import audit
+from atdm.model.diagnostics import diagnose
+from atdm.model.fitted import Model
 from atdm.protocol.rules import Rules
 from atdm.run import Cost, Fit, fit
 from atdm.use.flexibility import flexibility

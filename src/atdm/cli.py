@@ -14,16 +14,26 @@ import typer
 from rich.console import Console
 
 import atdm
-from atdm import deploy
-from atdm import rehearse as rehearsal
 from atdm.data import quality
 from atdm.data.clock import duration
 from atdm.data.tables import Format
+from atdm.deploy import agent as agents
+from atdm.deploy import aggregator as deploy
+from atdm.deploy import enrolment
+from atdm.deploy import rehearse as rehearsal
+from atdm.deploy.events import Said
+from atdm.deploy.observe import BACK
+from atdm.deploy.watch import Seeing, parse_end, watch_rows
 from atdm.errors import AtdmError, RunAborted
-from atdm.events import Said
 from atdm.kernel.descent import Status
-from atdm.kernel.diagnostics import Diagnostics
-from atdm.observe import BACK
+from atdm.lab.bench import bench as run_bench
+from atdm.lab.bench import parse_sizes
+from atdm.lab.compare import compare as compare_protocols
+from atdm.lab.compare import parse_protocols
+from atdm.lab.reproduce import page as reproduction_page
+from atdm.lab.reproduce import reproduce as reproduction
+from atdm.lab.reproduce import tables
+from atdm.model.diagnostics import Diagnostics
 from atdm.report.account_text import account_table, statement
 from atdm.report.bench_figure import bench_figure
 from atdm.report.compare_text import bench_table, compare_table
@@ -32,13 +42,8 @@ from atdm.report.findings import findings_table
 from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.page import compare_page, fit_page
 from atdm.report.rehearsal import rehearsal_summary, verdict
-from atdm.report.reproduce import page as reproduction_page
-from atdm.report.reproduce import reproduce as reproduction
-from atdm.report.reproduce import tables
 from atdm.report.reproduce_figures import figures
 from atdm.report.reproduce_page import html_page
-from atdm.report.serve import DEFAULT as PAGE
-from atdm.report.serve import Watch, watching
 from atdm.report.text import quality_table, summary
 from atdm.report.use_text import (
     diagnostics_text,
@@ -48,11 +53,8 @@ from atdm.report.use_text import (
     selection_table,
 )  # fmt: skip
 from atdm.run import one_blas_thread, without_nan
-from atdm.transport import enrolment
-from atdm.use.bench import bench as run_bench
-from atdm.use.bench import parse_sizes
-from atdm.use.compare import compare as compare_protocols
-from atdm.use.compare import parse_protocols
+from atdm.ui.serve import DEFAULT as PAGE
+from atdm.ui.serve import Watch, watching
 from atdm.use.forecast import trained
 from atdm.use.ready import short_of
 from atdm.use.series import (
@@ -65,8 +67,6 @@ from atdm.use.series import (
     read_series,
     with_rows,
 )  # fmt: skip
-from atdm.watch import Seeing, parse_end
-from atdm.watch import observe as observe_rows
 
 WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
 app = typer.Typer(
@@ -100,8 +100,8 @@ SIGNS: dict[Sign, Literal["ridge", "exact", False]] = {
     Sign.ridge: "ridge", Sign.exact: "exact", Sign.free: False,
 }  # fmt: skip
 
-Zones = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
-Weather = Annotated[Path, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2.")]
+ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
+WeatherFile = Annotated[Path, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]
@@ -172,8 +172,8 @@ def options(
 
 @app.command()
 def fit(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     output: Output = None,
     protocol: Annotated[Protocol, typer.Option(help="Who learns what: see `atdm compare`.")] = Protocol.blind,
     order: Order = 2,
@@ -212,8 +212,8 @@ def fit(
 
 @app.command()
 def check(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     timezone: Timezone = None,
     sort: Sort = False,
     delimiter: Delimiter = ",",
@@ -243,8 +243,8 @@ def demo(
 
 @app.command()
 def select(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     orders: Annotated[str, typer.Option(help="Orders M to compare.")] = "1,2,3",
     ridges: Annotated[str, typer.Option(help="Ridge λ; several to compare under plain.")] = "100",
     seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
@@ -341,8 +341,8 @@ def flexibility(
 
 @app.command()
 def compare(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     output: Output = None,
     protocols: Annotated[str, typer.Option(help="Which, separated by commas.")] = "plain,paper,moments,blind",
     order: Order = 2,
@@ -374,8 +374,8 @@ def compare(
 
 @app.command()
 def audit(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
     weights: Annotated[str, typer.Option(help="Of blind: fitted, equal or all.")] = "all",
     order: Order = 2,
@@ -406,8 +406,8 @@ def audit(
 
 @app.command()
 def reproduce(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the figures.")] = Path("out"),
     starts: Annotated[int, typer.Option(help="Starts of each inference by least squares.")] = 20,
     timezone: Timezone = None,
@@ -576,14 +576,14 @@ def enroll_roster(
 @enroll.command("weather")
 def enroll_weather(
     folder: Folder,
-    weather: Weather,
+    weather: WeatherFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signature.")] = Path(
         "weather.json"
     ),
     timezone: Timezone = None,
 ) -> None:
     """Vouch for a weather file, for agents that have none of their own."""
-    path = enrolment.sign_weather(folder, deploy.weather_from(weather, Format(timezone=timezone)), output)
+    path = enrolment.sign_weather(folder, agents.weather_from(weather, Format(timezone=timezone)), output)
     print(f"wrote {path}: give it to the agents together with {weather}")
 
 
@@ -620,8 +620,8 @@ def agent(
         least_agents=least_agents, colluders=colluders, days_after_fit=days_after_fit,
     )  # fmt: skip
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
-    files = deploy.agent_files(identity, data, state)
-    deploy.serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
+    files = agents.agent_files(identity, data, state)
+    agents.serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
 
 
 @app.command()
@@ -631,7 +631,7 @@ def account(
     as_json: Json = False,
 ) -> None:
     """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""
-    found = statement(deploy.read_account(state), deploy.names_in(roster))
+    found = statement(agents.read_account(state), agents.names_in(roster))
     show(found) if as_json else out.print(account_table(found))
 
 
@@ -676,9 +676,11 @@ def aggregator(
         minimum_norm=minimum_norm,
     )  # fmt: skip
     check_folder(output)  # rows are released once: not before they can be written down
-    post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
+    config = deploy.AggregatorConfig(
+        identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline
+    )
     with watching(ui, linger, events, log_line) as watch:
-        result = deploy.aggregate(post, plan, sky, watch.say, watch.report)
+        result = deploy.aggregate(config, plan, sky, watch.say, watch.report)
         finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
     if result.fit.status is Status.NOT_CONVERGED and not write_anyway:
         raise RunAborted(f"the descent did not converge: {output} has what was released, but no model to rely on")
@@ -722,18 +724,20 @@ def observe(
             raise
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
-    post = deploy.Post(identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline)
+    config = deploy.AggregatorConfig(
+        identity=identity, roster=roster, servers=tuple(nats), wait=wait, deadline=deadline
+    )
     seeing = Seeing(
         back=duration(back), known=known, weights=weights.value if weights else None, until=parse_end(end),
         follow=follow, settle=settle, patience=duration(patience, zero=True).total_seconds(),
     )  # fmt: skip
-    observe_rows(post, atdm.Model.load(model), log_line, keep, seeing)
+    watch_rows(config, atdm.Model.load(model), log_line, keep, seeing)
 
 
 @app.command()
 def rehearse(
-    zones: Zones,
-    weather: Weather,
+    zones: ZonesFile,
+    weather: WeatherFile,
     output: Output = None,
     agents_per_process: Annotated[int, typer.Option(help="Agents in one process.")] = rehearsal.AGENTS_PER_PROCESS,
     protocol: Annotated[Protocol, typer.Option(help="Who learns what: see `atdm compare`.")] = Protocol.blind,

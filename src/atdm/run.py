@@ -1,6 +1,6 @@
 """Where data, roles and transport meet: one page from a cluster to a fit.
 
-    plan the run → enrol the agents → carry messages until the aggregator is done → collect what it learned
+plan the run → enrol the agents → carry messages until the aggregator is done → collect what it learned
 """
 
 import math
@@ -23,11 +23,11 @@ from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.descent import Status
-from atdm.kernel.design import FloatArray, Inputs, IntArray, parameter_count
-from atdm.kernel.diagnostics import Diagnostics, diagnose
+from atdm.kernel.design import Inputs, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
-from atdm.model import Model, Origin
+from atdm.model.diagnostics import Diagnostics, diagnose
+from atdm.model.fitted import Model, Origin
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
@@ -52,6 +52,7 @@ from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
+from atdm.types import FloatArray, IntArray
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 

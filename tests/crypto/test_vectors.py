@@ -287,9 +287,9 @@ OURS = {
     "neighbours": graph.neighbours,
     "bits": lambda flags: bits(np.array(flags, dtype=bool)).hex(),
     "flags": lambda data, count: flags(data, count).astype(int).tolist(),
-    "weather_hash": lambda time, outdoor, solar, first, last: Weather(
-        np.array(time), np.array(outdoor), np.array(solar)
-    ).hash(first, last).hex(),
+    "weather_hash": lambda time, outdoor, solar, first, last: (
+        Weather(np.array(time), np.array(outdoor), np.array(solar)).hash(first, last).hex()
+    ),
     "plan_hash": lambda plan: our_plan(plan).hash().hex(),
     "roster_hash": lambda **inputs: our_roster(**inputs).hash().hex(),
     "ready": our_ready,

@@ -10,7 +10,7 @@ import msgspec
 from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.messages import encode
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
@@ -70,7 +70,7 @@ def drive(
                             inbox += aggregator.receive(i, altered)
                         except PeerError as error:
                             refused.append(str(error))
-        if not inbox and aggregator.state is State.GATHERING:
+        if not inbox and aggregator.state is AggregatorState.GATHERING:
             inbox += aggregator.close()
     return refused
 

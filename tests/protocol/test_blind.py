@@ -13,7 +13,7 @@ from atdm.crypto import ring
 from atdm.data import Cluster
 from atdm.errors import AtdmError, PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
@@ -238,7 +238,7 @@ def test_a_tampered_total_never_opens(monkeypatch):
     for seed in range(6):
         aggregator, agents = parties(tiny(seed, agents=6, rows=60), seed=seed)
         drive(aggregator, agents)
-        assert aggregator.state is State.DONE
+        assert aggregator.state is AggregatorState.DONE
     assert attempts >= 10_000 and opened == []
 
 
@@ -252,7 +252,7 @@ def test_the_keystream_of_the_group_ends_with_the_run(ends):
         return [data[:-1] + b"\0" if ends == "aborted" and len(held) > 40 else data]
 
     drive(aggregator, agents, to_agent)
-    assert (aggregator.state is State.DONE) == (ends == "finished")
+    assert (aggregator.state is AggregatorState.DONE) == (ends == "finished")
     assert any(held) and all("group stream" not in agent.own.host._known for agent in agents)
 
 

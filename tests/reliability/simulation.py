@@ -41,7 +41,7 @@ from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
@@ -339,13 +339,13 @@ class Simulation:
         )
         self._post(self.role.start())
         resent, steps = 0, 0
-        while self.role.state in (State.GATHERING, State.RUNNING):
+        while self.role.state in (AggregatorState.GATHERING, AggregatorState.RUNNING):
             steps += 1
             need(steps < MOST_STEPS, "the run does not end")
             if not self.air:
                 if self.lost and self.patient and resent <= 200:
                     self.air, self.lost, resent = self.lost, [], resent + 1
-                elif self.role.state is State.GATHERING:
+                elif self.role.state is AggregatorState.GATHERING:
                     self._post(self.role.close())  # who has not answered is out
                     continue
                 else:
@@ -356,7 +356,7 @@ class Simulation:
         for letter in [one for one in self.air if one.to >= 0]:  # whoever is there hears the end
             self.air.remove(letter)
             self._deliver(letter)
-        if self.role.state is not State.DONE:
+        if self.role.state is not AggregatorState.DONE:
             return None
         return self.role.desk.outcome or self.role.desk.collected
 
@@ -371,7 +371,7 @@ class Simulation:
         fault = rng.choice(self.faults)
         self.seen[fault] += 1
         if fault == "aggregator":
-            self.role.state = State.ABORTED  # its process is gone: agents hear nothing more of this run
+            self.role.state = AggregatorState.ABORTED  # its process is gone: agents hear nothing more of this run
             return rng.random() < 0.8
         victim = rng.randrange(self.size)
         if fault == "duplicate":

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
 from atdm.crypto.keys import KEY_BYTES, Field, digest
-from atdm.crypto.ring import WORD_BYTES, UInt64Array
+from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import RunAborted, UsageError
+from atdm.types import UInt64Array
 
 NONCE_BYTES = 16
 _HASHED_BYTES = 12
@@ -164,9 +165,7 @@ def _open(key: bytes) -> CipherContext:
     return Cipher(AES256(key), CTR(bytes(NONCE_BYTES))).encryptor()
 
 
-def _apply(
-    words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]
-) -> None:
+def _apply(words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]) -> None:
     """Add the keystreams of `plus` to words and subtract those of `minus`, one chunk of words at a time."""
     buffer = bytearray(WORD_BYTES * min(words.size, _CHUNK))
     for first in range(0, words.size, _CHUNK):

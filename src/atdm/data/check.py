@@ -12,7 +12,7 @@ import pandas as pd
 
 from atdm.data import clock, rules, tables
 from atdm.data.keep import Kept
-from atdm.data.tables import StrPath, Zones
+from atdm.data.tables import StrPath, ZoneTable
 from atdm.errors import DataError
 
 MIN_AGENTS = 3  # with two, each learns the other from the sum: every protocol refuses
@@ -114,7 +114,7 @@ def _verdict(kept: Kept) -> Iterator[str]:
         yield f"a fit would keep {kept.rows_kept} of {kept.rows} rows" + (f"; most are lost by {most}" if most else "")
 
 
-def _too_few(zones: Zones, kept: Kept | None) -> Iterator[str]:
+def _too_few(zones: ZoneTable, kept: Kept | None) -> Iterator[str]:
     out = len(kept.left_out) if kept else 0
     count = len(zones.agents) - out
     if count < MIN_AGENTS:
@@ -122,7 +122,7 @@ def _too_few(zones: Zones, kept: Kept | None) -> Iterator[str]:
         yield f"{zones.source}: {stay}, every protocol needs {MIN_AGENTS}: add agents"
 
 
-def _rows(zones: Zones, found: Iterable[rules.Finding], kept: Kept | None) -> tuple[AgentQuality, ...]:
+def _rows(zones: ZoneTable, found: Iterable[rules.Finding], kept: Kept | None) -> tuple[AgentQuality, ...]:
     time = zones.time
     step = tables.step_of(zones) or pd.Timedelta(0)
     temperature, load = zones.wide("indoor_temp_c", time), zones.wide("load_kw", time)

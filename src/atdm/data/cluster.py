@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, limits, rules
-from atdm.data.clock import IntArray, stamp
+from atdm.data.clock import stamp
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
+from atdm.types import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from atdm.data import gaps, limits
-from atdm.data.gaps import Filled, FloatArray, IntArray
+from atdm.data.gaps import Filled
 from atdm.data.seconds import commonest_step, spell, stamp
 from atdm.data.sources.source import Rows
 from atdm.data.sources.table import HOME, Sky, Table
 from atdm.errors import DataError
+from atdm.types import FloatArray, IntArray
 
 DAY = 86400  # [s]
 

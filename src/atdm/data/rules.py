@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import IntArray, spell, stamp
+from atdm.data.clock import spell, stamp
 from atdm.data.limits import (
     DARK_PEAK,
     LOAD_KW,
@@ -23,6 +23,7 @@ from atdm.data.limits import (
     WATT_PEAK,
     WATT_RATIO,
 )  # fmt: skip
+from atdm.types import IntArray
 
 
 class Finding(NamedTuple):

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from atdm.data.gaps import IntArray
 from atdm.errors import DataError, UsageError
+from atdm.types import IntArray
 
 MACHINE = ("localtime", "posixrules", "Factory")  # files beside the zones that mean another one on every machine
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from atdm.data.gaps import FloatArray
 from atdm.data.seconds import listed_rows, shown
 from atdm.errors import DataError, UsageError
+from atdm.types import FloatArray
 
 MAX_BYTES = 2 * 1024**3  # of one table, packed or unpacked: 10 000 agents for a year of half-hours are larger; split
 

@@ -7,13 +7,10 @@ Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` 
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import qr
 
 from atdm.errors import DataError, UsageError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from atdm.types import FloatArray, IntArray
 
 REFERENCE_TEMP = 20.0  # °C; indoor temperatures are centred here: smaller numbers, absorbed by the season since Σξ = 1
 DEPENDENT = 1e-10  # a column whose part outside the others is below this share of its norm counts as dependent

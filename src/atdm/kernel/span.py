@@ -12,7 +12,8 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
-from atdm.kernel.design import Design, FloatArray
+from atdm.kernel.design import Design
+from atdm.types import FloatArray
 
 SETTLED = 1e-10  # change of the weights, relative to the largest, at which a ladder stands still
 

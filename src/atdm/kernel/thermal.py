@@ -8,7 +8,8 @@ from scipy.linalg.blas import dtbsv
 from scipy.linalg.lapack import dtrtrs
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Design, FloatArray, Inputs, IntArray, lagged_rows, seasonal_means
+from atdm.kernel.design import Design, Inputs, lagged_rows, seasonal_means
+from atdm.types import FloatArray, IntArray
 
 Metrics = dict[str, dict[str, dict[str, float]]]  # train|test → one_step|free_run → rmse|mape|r2
 

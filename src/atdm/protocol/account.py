@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
 from atdm.errors import RunAborted
-from atdm.kernel.design import FloatArray, IntArray
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, WeightsName, day_count, first_day
 from atdm.protocol.readings import Readings, positions
+from atdm.types import BoolArray, FloatArray, IntArray
 
 MOST_ASKINGS = 4  # of one question, or of one stamp: a run that broke off can be repeated
 BLOCK = 28  # days in which companies only shrink: UTC day number div 28
@@ -42,7 +42,6 @@ ASKED_TOO_OFTEN = f"this question was answered {MOST_ASKINGS} times"
 NO_ROOM = "a day of the window has had all the totals it can give"
 
 Kind = Literal["open", "total", "signs", "release"]  # open: the first total of a fit
-BoolArray = NDArray[np.bool_]
 
 
 class Booking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, array_like=True):
@@ -375,4 +374,3 @@ class Account:
             dict(saved.days), dict(saved.companies), dict(saved.questions),
             time.astype(np.int64), temperature.astype(float), load.astype(float), filled.copy(), shown.copy(),
         )  # fmt: skip
-

@@ -10,8 +10,9 @@ from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import words_at
 from atdm.data.clock import MONDAY, phase
 from atdm.errors import DataError, PeerError
-from atdm.kernel.design import FloatArray, Inputs, IntArray
+from atdm.kernel.design import Inputs
 from atdm.protocol.plan import AnyPlan, Plan, train_rows
+from atdm.types import FloatArray, IntArray
 
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
 MONDAY_SECONDS = int(MONDAY.timestamp())

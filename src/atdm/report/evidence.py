@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from atdm.kernel.bands import Training, band, simulate_paths
-from atdm.kernel.design import FloatArray, Inputs, IntArray, lagged_rows, parameter_count
-from atdm.kernel.diagnostics import Diagnostics, diagnose, impulse_filter
+from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.thermal import Coefficients, free_run, one_step
+from atdm.model.bands import Training, band, simulate_paths
+from atdm.model.diagnostics import Diagnostics, diagnose, impulse_filter
 from atdm.run import Fit
+from atdm.types import FloatArray, IntArray
 
 LEVEL = 0.95  # of the bands
 PATHS = 400  # simulated for them

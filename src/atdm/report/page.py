@@ -20,7 +20,7 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import spell
 from atdm.kernel.descent import Status
-from atdm.kernel.diagnostics import roots, time_constants
+from atdm.model.diagnostics import roots, time_constants
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import diagnosis, step_hours
@@ -52,7 +52,7 @@ def fit_page(
 
 
 def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Protocols side by side (use/compare.py) in the same look."""
+    """Protocols side by side (lab/compare.py) in the same look."""
     ran = [row for row in rows if "refused" not in row]
     refused = "".join(f"<li>{escape(row['protocol'])}: {escape(row['refused'])}</li>" for row in rows if row not in ran)
     head = f"""
@@ -70,7 +70,7 @@ def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
 
 # Sections
 
-Column = tuple[str, str, str]  # key of a row of use/compare.py, name, format
+Column = tuple[str, str, str]  # key of a row of lab/compare.py, name, format
 ACCURACY: tuple[Column, ...] = (
     ("status", "status", ""),
     ("r2", "test R², free run [-]", ".4f"),

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from atdm.rehearse import Rehearsal
+from atdm.deploy.rehearse import Rehearsal
 from atdm.report.words import under
 
 ROWS = (("alpha", 1, "α [-]"), ("beta", 0, "β [K/kW]"), ("gamma", 0, "γ [-]"), ("theta", 0, "θ [K m²/kW]"))

@@ -14,7 +14,7 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import duration
 from atdm.errors import UsageError
-from atdm.kernel.diagnostics import NORMAL_95, Diagnostics
+from atdm.model.diagnostics import NORMAL_95, Diagnostics
 from atdm.run import Fit, fit
 
 GROUPS = ("alpha", "beta", "gamma", "theta")

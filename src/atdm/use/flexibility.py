@@ -23,10 +23,11 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
 from atdm.data.clock import stamp
 from atdm.errors import DataError, UsageError
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import FloatArray, Inputs
-from atdm.kernel.diagnostics import impulse_filter, roots
-from atdm.model import Model
+from atdm.kernel.design import Inputs
+from atdm.model.diagnostics import impulse_filter, roots
+from atdm.model.fitted import Model
 from atdm.run import Fit
+from atdm.types import FloatArray
 from atdm.use.forecast import trained
 from atdm.use.series import continued, initial_values, span
 

@@ -13,11 +13,12 @@ import pandas as pd
 
 from atdm.data.clock import duration, spell
 from atdm.errors import UsageError
-from atdm.kernel.bands import Training, band, simulate_paths
-from atdm.kernel.design import FloatArray, Inputs, IntArray
+from atdm.kernel.design import Inputs
 from atdm.kernel.thermal import Coefficients
-from atdm.model import Model
+from atdm.model.bands import Training, band, simulate_paths
+from atdm.model.fitted import Model
 from atdm.run import Fit
+from atdm.types import FloatArray, IntArray
 from atdm.use.series import continued, initial_values, span
 
 LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name

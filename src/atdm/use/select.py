@@ -15,12 +15,13 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import duration, phase, season_steps, spell
 from atdm.errors import AtdmError, UsageError
-from atdm.kernel.design import FloatArray, Inputs
+from atdm.kernel.design import Inputs
 from atdm.kernel.estimate import Nonnegative, of_state
-from atdm.kernel.selection import Candidate, Fitted, Score, Solve, choose, score
+from atdm.model.selection import Candidate, Fitted, Score, Solve, choose, score
 from atdm.protocol.plan import ProtocolName, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit
+from atdm.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

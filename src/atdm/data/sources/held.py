@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atdm.data.gaps import BoolArray, FloatArray, IntArray
+from atdm.types import BoolArray, FloatArray, IntArray
 
 RESET_SHARE = 0.9  # of a counter's last value: what falls below began anew, what falls less is a glitch; as HA has it
 KNOWN_SHARE = 0.5  # of a row's time for which the value must be known

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from atdm.data.gaps import BoolArray, FloatArray, IntArray
 from atdm.data.limits import OTHER_TEMPERATURES
 from atdm.data.seconds import length, stamp
 from atdm.data.sources import held
@@ -29,6 +28,7 @@ from atdm.data.sources.secret import read_secret
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.units import ENERGY, POWER, TEMPERATURE, celsius
 from atdm.errors import DataError, UsageError
+from atdm.types import BoolArray, FloatArray, IntArray
 
 HEAT_BY_ACTION = {  # a thermostat's hvac_action -> share of its nominal power
     "heating": 1.0, "preheating": 1.0, "cooling": -1.0,

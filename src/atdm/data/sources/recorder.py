@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from atdm.data.gaps import FloatArray
 from atdm.data.sources.database import Database
 from atdm.errors import DataError
+from atdm.types import FloatArray
 
 OLDEST_SCHEMA = 42  # of the recorder's tables: Home Assistant 2024.3
 PERIODS = {"statistics_short_term": 300, "statistics": 3600}  # s that a row of each table covers

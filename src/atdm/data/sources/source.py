@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from atdm.data.gaps import FloatArray, IntArray
 from atdm.data.seconds import stamp
 from atdm.errors import DataError
+from atdm.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

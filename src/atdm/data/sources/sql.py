@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from atdm.data.gaps import FloatArray, IntArray
 from atdm.data.seconds import instants, length, listed_rows, moments, shown
 from atdm.data.sources.database import TIMEOUT, open_database
 from atdm.data.sources.secret import read_secret
 from atdm.data.sources.source import Rows, Source
 from atdm.errors import DataError, UsageError
+from atdm.types import FloatArray, IntArray
 
 COLUMNS = ("time", "temperature", "load")
 _SINCE = re.compile(r"(?<![:\w]):since\b")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from atdm.data.gaps import BoolArray, FloatArray, IntArray
 from atdm.data.seconds import instants, listed_rows, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.text import PARQUET, check_file, numbers, read_cells
 from atdm.errors import DataError, UsageError
+from atdm.types import BoolArray, FloatArray, IntArray
 
 HOME = ("time", "agent", "indoor_temp_c", "load_kw")
 SKY = ("time", "outdoor_temp_c", "solar_w_m2")

@@ -1,6 +1,6 @@
 """Units as Home Assistant writes them, and what turns their values into °C, kW and kWh."""
 
-from atdm.data.gaps import FloatArray
+from atdm.types import FloatArray
 
 TEMPERATURE = {"°C": (1.0, 0.0), "°F": (5 / 9, -160 / 9), "K": (1.0, -273.15)}  # factor, offset  [°C]
 

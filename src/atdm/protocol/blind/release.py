@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from atdm.crypto.keys import digest, open_sealed, seal
-from atdm.crypto.ring import UInt64Array
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
-from atdm.kernel.design import REFERENCE_TEMP, FloatArray, Inputs, IntArray
+from atdm.kernel.design import REFERENCE_TEMP, Inputs
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.blind.layouts import METRICS, SALT_WORDS, SINGLE, bitmap_words, number_count
 from atdm.protocol.plan import VERSION, Plan
 from atdm.protocol.readings import window
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 VERIFY = 1e-9  # relative, block by block: an agent's own numbers against the leader's
 SAME_END = 1e-6  # relative: two machines may stop a descent one iteration apart

@@ -1,0 +1,182 @@
+"""The fitted model as people keep and use it: coefficients with their clock, saved as JSON, simulated on weather."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from atdm.data.clock import phase, segments, zone
+from atdm.errors import DataError, UsageError
+from atdm.kernel.design import Inputs
+from atdm.kernel.thermal import Coefficients, free_run
+from atdm.model.bands import Training
+from atdm.types import FloatArray
+
+SCHEMA = "atdm-model/2"
+RUN_BYTES = 32  # of the id of a run
+COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The run that released a model: what agents need to know to be asked for later rows. Nothing of it is secret."""
+
+    run: bytes  # its id; empty where its rows were collected with equal weights
+    company: tuple[str, ...]  # identity keys of those in it, in hex
+    end: pd.Timestamp  # last row of its window
+
+    @property
+    def weights(self) -> str:
+        return "fitted" if self.run else "equal"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"run": self.run.hex(), "company": list(self.company), "end": self.end.isoformat()}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "Origin":
+        run, end = bytes.fromhex(saved["run"]), pd.Timestamp(saved["end"]).tz_convert("UTC")
+        if len(run) not in (0, RUN_BYTES) or pd.isna(end):
+            raise ValueError("no origin of a model")
+        return cls(run=run, company=tuple(str(name) for name in saved["company"]), end=end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Model:
+    """s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}          Eq. (2)"""
+
+    coefficients: Coefficients
+    step: pd.Timedelta
+    timezone: str  # the clock whose midnight starts the season
+    training: Training | None = None  # what forecasts' bands and flexibility's limits need to know of the training data
+    origin: Origin | None = None  # where its agents still exist
+
+    @property
+    def alpha(self) -> FloatArray:
+        return self.coefficients.alpha
+
+    @property
+    def beta(self) -> FloatArray:
+        return self.coefficients.beta
+
+    @property
+    def gamma(self) -> FloatArray:
+        return self.coefficients.gamma
+
+    @property
+    def theta(self) -> FloatArray:
+        return self.coefficients.theta
+
+    @property
+    def occupancy(self) -> FloatArray:
+        return self.coefficients.occupancy
+
+    @property
+    def order(self) -> int:
+        return self.coefficients.order
+
+    @property
+    def period(self) -> int:
+        return self.coefficients.period
+
+    def as_dict(self) -> dict[str, list[float]]:
+        return {name: getattr(self, name).tolist() for name in COEFFICIENTS}
+
+    def inputs(self, load: pd.Series | FloatArray, weather: pd.DataFrame, train: int = 0) -> Inputs:
+        """The model's inputs on the clock of `weather` (indexed by time; outdoor_temp_c, solar_w_m2)."""
+        frame = weather.set_index("time") if "time" in weather.columns else weather
+        for column in ("outdoor_temp_c", "solar_w_m2"):
+            if column not in frame.columns:
+                raise DataError(f"weather has no column {column}: it needs time, outdoor_temp_c, solar_w_m2")
+        index = pd.DatetimeIndex(frame.index)
+        if index.tz is None:
+            raise DataError("weather time stamps have no time zone: localise them, e.g. to UTC")
+        power = load.reindex(index) if isinstance(load, pd.Series) else pd.Series(np.asarray(load, float), index=index)
+        table = pd.DataFrame(
+            {"load": power, "outdoor": frame["outdoor_temp_c"], "solar": frame["solar_w_m2"] / 1000.0}, dtype=float
+        )
+        bad = table[~np.isfinite(table.to_numpy()).all(axis=1)]
+        if len(bad):
+            raise DataError(f"load or weather has no value at {bad.index[0]} ({len(bad)} rows): complete the inputs")
+        return Inputs(
+            load=table["load"].to_numpy(),
+            outdoor=table["outdoor"].to_numpy(),
+            solar=table["solar"].to_numpy(),
+            phase=phase(index, self.step, self.timezone, self.period),
+            segment=segments(index, self.step),
+            period=self.period,
+            train=train,
+        )
+
+    def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
+        """Free run over the rows of `weather`: the first M values are `initial`, the rest is the model alone. [°C]
+
+        load: heating power of the whole cluster [kW], aligned to the weather by time (Series) or position (array).
+        weather: outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by time zone-aware stamps or with a `time` column.
+        """
+        inputs = self.inputs(load, weather)
+        given = np.asarray(initial, dtype=float)
+        if given.shape != (self.order,) or not np.isfinite(given).all():
+            raise UsageError(f"initial has shape {given.shape}: give the first {self.order} aggregate temperatures")
+        if len(inputs) < self.order:
+            raise UsageError(f"{len(inputs)} rows of weather: give at least {self.order}")
+        if inputs.segment[-1] != 0:
+            raise DataError("weather has a gap: simulate each gap-free part on its own")
+        state = np.concatenate([given, np.full(len(inputs) - self.order, np.nan)])
+        index = pd.DatetimeIndex(weather["time"] if "time" in weather.columns else weather.index, name="time")
+        run = free_run(self.coefficients, inputs, state, 0, len(inputs))
+        return pd.Series(run, index=index, name="aggregate_temp_c")
+
+    def to_json(self) -> str:
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "step_seconds": self.step.total_seconds(),
+            "timezone": self.timezone,
+            "units": {"alpha": "-", "beta": "K/kW", "gamma": "-", "theta": "K/(kW/m2)", "occupancy": "K"},
+            **self.as_dict(),
+        }
+        if self.training is not None:
+            document["training"] = self.training.as_dict()
+        if self.origin is not None:
+            document["origin"] = self.origin.as_dict()
+        lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as JSON; the file appears whole or not at all."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(self.to_json(), encoding="utf-8")
+        partial.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Model":
+        """Read what `save` wrote; refuses other files and other schema versions."""
+        try:
+            document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            if document["schema"] != SCHEMA:
+                raise DataError(f"{path}: schema {document['schema']!r} where {SCHEMA!r} is read: refit the model")
+            values = {name: np.asarray(document[name], dtype=float) for name in COEFFICIENTS}
+            model = cls(
+                coefficients=Coefficients(**values),
+                step=pd.Timedelta(seconds=document["step_seconds"]),
+                timezone=str(document["timezone"]),
+                training=Training.from_dict(document["training"]) if "training" in document else None,
+                origin=Origin.from_dict(document["origin"]) if "origin" in document else None,
+            )
+            zone(model.timezone)
+            m1, sizes = model.order + 1, [len(model.beta), len(model.gamma), len(model.theta)]
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
+            raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
+        sound = all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())
+        sound = sound and model.step > pd.Timedelta(0)
+        if model.training is not None:
+            sound = sound and model.training.fits(model.coefficients)
+        if sizes != [m1] * 3 or not sound:
+            raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
+        return model

@@ -1,0 +1,1 @@
+"""What a person looks at while things run: the live page and the server behind it."""
