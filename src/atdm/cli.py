@@ -16,13 +16,14 @@ from rich.console import Console
 import atdm
 from atdm.data import quality
 from atdm.data.clock import duration
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy import agent as agents
 from atdm.deploy import aggregator as deploy
 from atdm.deploy import enrolment
 from atdm.deploy import rehearse as rehearsal
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
+from atdm.deploy.own import weather_from
 from atdm.deploy.watch import Seeing, parse_end, watch_rows
 from atdm.errors import AtdmError, RunAborted
 from atdm.kernel.descent import Status
@@ -583,7 +584,7 @@ def enroll_weather(
     timezone: Timezone = None,
 ) -> None:
     """Vouch for a weather file, for agents that have none of their own."""
-    path = enrolment.sign_weather(folder, agents.weather_from(weather, Format(timezone=timezone)), output)
+    path = enrolment.sign_weather(folder, weather_from(weather, Format(timezone=timezone)), output)
     print(f"wrote {path}: give it to the agents together with {weather}")
 
 

@@ -54,7 +54,8 @@ def tables(schema: int) -> dict[str, sa.Table]:
         sa.Table(
             name, meta, key("id"), *legacy("created", "start", "last_reset"), sa.Column("created_ts", real),
             sa.Column("metadata_id", id_type), sa.Column("start_ts", real, index=True), sa.Column("mean", real),
-            *([sa.Column("mean_weight", real)] if schema >= 50 else []), sa.Column("min", real), sa.Column("max", real), sa.Column("last_reset_ts", real),
+            *([sa.Column("mean_weight", real)] if schema >= 50 else []),
+            sa.Column("min", real), sa.Column("max", real), sa.Column("last_reset_ts", real),
             sa.Column("state", real), sa.Column("sum", real),
         )  # fmt: skip
     sa.Table(
@@ -90,7 +91,7 @@ class Recorded:
         self, entity: str, time: Sequence[float], state: Sequence[Any],
         attributes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     ) -> None:  # fmt: skip
-        """What the entity was from each time on; a state like the one before is a row too where its attributes differ."""
+        """What the entity was from each time on; attributes of all, or of each."""
         each = [attributes] * len(time) if isinstance(attributes, Mapping) else attributes
         owner = self._id("states_meta", "metadata_id", "entity_id", entity)
         rows = []

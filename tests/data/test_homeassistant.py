@@ -24,7 +24,11 @@ def home(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Stamps, temperatures [°C] and heat [kW] of a home's rows."""
     rng = np.random.default_rng(seed)
     time = START + STEP * np.arange(ROWS)
-    return time, np.round(20 + np.sin(np.arange(ROWS) / 7) + rng.normal(0, 0.1, ROWS), 2), rng.integers(0, 4000, ROWS) / 1000
+    return (
+        time,
+        np.round(20 + np.sin(np.arange(ROWS) / 7) + rng.normal(0, 0.1, ROWS), 2),
+        rng.integers(0, 4000, ROWS) / 1000,
+    )
 
 
 @pytest.fixture
@@ -110,9 +114,7 @@ def test_means_are_weighted_by_time(tmp_path):
 def test_states_that_are_none_leave_the_row_without_a_reading(tmp_path, word):
     made = Recorded(tmp_path / "home.db")
     made.run(START - 60)
-    made.states(
-        ROOM, START + STEP * np.arange(4), [20, word, 21, 22], {**SENSOR, "unit_of_measurement": "°C"}
-    )
+    made.states(ROOM, START + STEP * np.arange(4), [20, word, 21, 22], {**SENSOR, "unit_of_measurement": "°C"})
     made.states(HEAT, [START], [1], {**POWER_SENSOR, "unit_of_measurement": "kW"})
     made.states("sun.sun", [START + 4 * STEP + 5], ["below_horizon"], {})
     rows = open_source(f"homeassistant:{tmp_path / 'home.db'}", NAMES).rows()
@@ -254,7 +256,10 @@ def test_the_database_is_opened_read_only_and_may_be_in_use(database):
     [
         ({"heat": HEAT}, r"give its entity for temperature \(--temperature ENTITY\): there are sensor.living_temp"),
         ({"temperature": ROOM}, r"give its entity for heat \(--heat ENTITY\): there are sensor.heat_pump_power"),
-        ({**NAMES, "temperature": "sensor.living_temp"}, "has no entity 'sensor.living_temp'; there are sensor.living_"),
+        (
+            {**NAMES, "temperature": "sensor.living_temp"},
+            "has no entity 'sensor.living_temp'; there are sensor.living_",
+        ),
         ({**NAMES, "temperature": HEAT}, "sensor.heat_pump_power is in W, which is none of temperature"),
         ({**NAMES, "heat": ROOM}, "sensor.living_temperature is in °C, neither power nor energy"),
         ({**NAMES, "areas": "1,2"}, "2 areas for 1 rooms"),
@@ -290,8 +295,9 @@ def test_databases_that_are_none_of_home_assistant_are_refused(tmp_path):
 def test_units_are_those_of_physics():
     """Against the SI definitions: a kWh is 3.6 MJ, a BTU 1055.05585262 J, a calorie 4.184 J."""
     assert ENERGY["J"] * 3.6e6 == pytest.approx(ENERGY["kWh"]) and ENERGY["GJ"] == pytest.approx(1e3 / 3.6)
-    assert ENERGY["Gcal"] == pytest.approx(4.184e9 * ENERGY["J"]) and ENERGY["cal"] == pytest.approx(4.184 * ENERGY["J"])
-    assert POWER["BTU/h"] == pytest.approx(1055.05585262 / 3600 / 1000) and POWER["mW"] * 1e9 == pytest.approx(POWER["MW"])
+    assert [ENERGY["Gcal"] / 1e9, ENERGY["cal"]] == pytest.approx([4.184 * ENERGY["J"]] * 2)
+    assert POWER["BTU/h"] == pytest.approx(1055.05585262 / 3600 / 1000)
+    assert POWER["mW"] * 1e9 == pytest.approx(POWER["MW"])
     assert [celsius_of(32.0, "°F"), celsius_of(212.0, "°F"), celsius_of(0.0, "K")] == pytest.approx([0, 100, -273.15])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules, tables
+from atdm.data.format import Format
 from atdm.data.keep import Kept
 from atdm.data.tables import StrPath, ZoneTable
 from atdm.errors import DataError
@@ -62,7 +63,7 @@ def quality(
     fill: str = "2h",
 ) -> Quality:
     """Look at a cluster's files; the options are those of read_cluster."""
-    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     problems: list[str] = []
     z = w = None
     try:

@@ -21,29 +21,12 @@ from atdm.data import clock, columns, limits, rules
 from atdm.data.clock import spell, stamp
 from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
+from atdm.data.format import Format
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
 from atdm.types import IntArray
 
 StrPath = str | PathLike[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """What the caller declares about the files."""
-
-    timezone: str | None = None  # of stamps without offset, and of the season
-    sort: bool = False
-    delimiter: str = ","
-    decimal: str = "."
-    fill: str = "2h"  # longest span without readings that an agent fills by itself; "0h": none
-
-    def __post_init__(self) -> None:
-        clock.duration(self.fill, zero=True)
-        if self.timezone is not None:
-            clock.zone(self.timezone)
-        if self.decimal not in (".", ",") or self.decimal == self.delimiter:
-            raise UsageError(f"decimal {self.decimal!r} cannot be used: choose '.' or ',', other than the delimiter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.data.tables import Format
-from atdm.deploy.agent import Say, describe_plan, read_own, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import Say, describe_plan
 from atdm.deploy.aggregator import Deployed, Rows, check_offered, plan_from
 from atdm.deploy.enrolment import (
     create_agent,
@@ -38,6 +38,7 @@ from atdm.deploy.enrolment import (
 )  # fmt: skip
 from atdm.deploy.events import OnEvent, from_line, unseen
 from atdm.deploy.observe import collect_observation, company_of, observe_plan
+from atdm.deploy.own import read_own, weather_from
 from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
 from atdm.model.fitted import Model

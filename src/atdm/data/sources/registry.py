@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from atdm.data.format import Format
 from atdm.data.sources.source import Source
 from atdm.errors import DataError, UsageError
 
@@ -35,8 +36,11 @@ def is_named(spec: str) -> bool:
     return bool(colon) and kind in names()
 
 
-def open_source(spec: str, options: Mapping[str, Any] | None = None, **table: Any) -> Source:
-    """The source that a text names. options: of that source. table: how a path is to be read (see Table)."""
+def open_source(
+    spec: str, options: Mapping[str, Any] | None = None, *, declared: Format | None = None, agent: str | None = None
+) -> Source:
+    """The source that a text names. options: of that source. Of a table, declared: how it is written; agent: whose it
+    must be."""
     given = dict(options or {})
     if spec.lower().endswith(".toml"):
         spec, given = _described(Path(spec), given)
@@ -49,7 +53,7 @@ def open_source(spec: str, options: Mapping[str, Any] | None = None, **table: An
 
     if given:
         raise UsageError(f"{spec}: is a table of ours and takes no option {next(iter(given))!r}: leave it out")
-    return Table(spec, **table)
+    return Table(spec, agent=agent, declared=declared)
 
 
 def _described(path: Path, more: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

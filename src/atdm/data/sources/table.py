@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from atdm.data.format import Format
 from atdm.data.seconds import instants, listed_rows, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.text import PARQUET, check_file, numbers, read_cells
@@ -31,44 +32,36 @@ class Sky:
 class Table(Source):
     """A file `time, agent, indoor_temp_c, load_kw` with one agent."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        agent: str | None = None,
-        timezone: str | None = None,
-        sort: bool = False,
-        delimiter: str = ",",
-        decimal: str = ".",
-    ) -> None:
+    def __init__(self, path: str | Path, *, agent: str | None = None, declared: Format | None = None) -> None:
         """agent: whose file it must be."""
         self.path, self.name, self.agent = Path(path), str(path), agent
-        self.timezone, self.sort, self.delimiter, self.decimal = timezone, sort, delimiter, decimal
+        self.declared = Format() if declared is None else declared
 
     def rows(self, since: int | None = None) -> Rows:
         return (self._parquet() if _is_parquet(self.path) else self._csv()).after(since)
 
     def _csv(self) -> Rows:
-        cells, ignored = read_cells(self.path, HOME, ("building",), delimiter=self.delimiter)
+        cells, ignored = read_cells(self.path, HOME, ("building",), delimiter=self.declared.delimiter)
         empty = [row for row, name in enumerate(cells["agent"]) if not name]
         if empty:
             rows = listed_rows(empty)
             raise DataError(f"{self.path}: agent is empty in {rows}: every row needs a name; fill it or remove the row")
         found = list(dict.fromkeys(cells["agent"]))
-        time = instants(cells["time"], f"{self.path}: time", self.timezone)
-        values = [numbers(cells[name], f"{self.path}: {name}", decimal=self.decimal) for name in HOME[2:]]
+        time = instants(cells["time"], f"{self.path}: time", self.declared.timezone)
+        values = [numbers(cells[name], f"{self.path}: {name}", decimal=self.declared.decimal) for name in HOME[2:]]
         agent = self._one(found)
-        time, [temperature, load], notes = in_order(time, values, self.path, f"agent {agent!r} at ", sort=self.sort)
+        time, [temperature, load], notes = in_order(
+            time, values, self.path, f"agent {agent!r} at ", sort=self.declared.sort
+        )
         unused = (f"{self.path}: columns not used: {', '.join(map(repr, ignored[:5]))}",) if ignored else ()
         return Rows(time, temperature, load, (*unused, *notes), agent)
 
     def _parquet(self) -> Rows:
         try:
-            from atdm.data.tables import Format, read_zones
+            from atdm.data.tables import read_zones
         except ImportError:
             raise UsageError(_needs_pandas(self.path)) from None
-        declared = Format(timezone=self.timezone, sort=self.sort, delimiter=self.delimiter, decimal=self.decimal)
-        zones = read_zones(self.path, declared)
+        zones = read_zones(self.path, self.declared)
         agent = self._one(list(zones.agents))
         known = zones.readings
         time = known["time"].dt.tz_localize(None).to_numpy().astype("datetime64[s]").astype(np.int64)
@@ -86,23 +79,20 @@ class Table(Source):
         return found[0]
 
 
-def read_sky(
-    path: Path, *, timezone: str | None = None, sort: bool = False, delimiter: str = ",", decimal: str = "."
-) -> Sky:
+def read_sky(path: Path, declared: Format) -> Sky:
     """A weather table, values not judged yet."""
     if _is_parquet(path):
         try:
-            from atdm.data.tables import Format, read_weather
+            from atdm.data.tables import read_weather
         except ImportError:
             raise UsageError(_needs_pandas(path)) from None
-        declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal)
         table = read_weather(path, declared).readings.reset_index()
         time = table["time"].dt.tz_localize(None).to_numpy().astype("datetime64[s]").astype(np.int64)
         return Sky(str(path), time, table["outdoor_temp_c"].to_numpy(float), table["solar_w_m2"].to_numpy(float))
-    cells, _ = read_cells(path, SKY, delimiter=delimiter)
-    time = instants(cells["time"], f"{path}: time", timezone)
-    values = [numbers(cells[name], f"{path}: {name}", decimal=decimal) for name in SKY[1:]]
-    time, [outdoor, solar], _ = in_order(time, values, path, "", sort=sort)
+    cells, _ = read_cells(path, SKY, delimiter=declared.delimiter)
+    time = instants(cells["time"], f"{path}: time", declared.timezone)
+    values = [numbers(cells[name], f"{path}: {name}", decimal=declared.decimal) for name in SKY[1:]]
+    time, [outdoor, solar], _ = in_order(time, values, path, "", sort=declared.sort)
     return Sky(str(path), time, outdoor, solar)
 
 
