@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from atdm.data.sources.secret import Secret
 from atdm.errors import DataError, UsageError
@@ -37,11 +37,11 @@ class Database(ABC):
 
 def open_database(url: str, password: Secret | None, timeout: int = TIMEOUT) -> Database:
     """The database at a path of a SQLite file, or at an SQLAlchemy URL without password."""
-    scheme = urlsplit(url).scheme
-    if "://" not in url:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         return SqliteFile(Path(url), timeout)
     if scheme in ("sqlite", "sqlite+pysqlite"):
-        return SqliteFile(Path(unquote(url.partition("://")[2].partition("?")[0].removeprefix("/"))), timeout)
+        return SqliteFile(Path(unquote(rest.partition("?")[0].removeprefix("/"))), timeout)
     return Server(url, password, timeout)
 
 
@@ -96,8 +96,9 @@ class Server(Database):
     def query(self, text: str, **values: Any) -> tuple[list[str], list[Row]]:
         import sqlalchemy
 
+        late: list[bool] = []
         try:
-            with self._connection() as connection, _deadline(connection, self.timeout) as late:
+            with self._connection() as connection, _deadline(connection, self.timeout, late):
                 result = connection.execute(sqlalchemy.text(text), values)
                 names, rows = list(result.keys()), result.fetchmany(MOST_ROWS + 1)
         except sqlalchemy.exc.ResourceClosedError:
@@ -153,13 +154,12 @@ _GUARDS = {  # said before the query
 
 
 @contextmanager
-def _deadline(connection: Any, seconds: int) -> Iterator[list[bool]]:
-    """DuckDB has no limit of its own: it is interrupted. The list is not empty once that happened."""
-    late: list[bool] = []
+def _deadline(connection: Any, seconds: int, late: list[bool]) -> Iterator[None]:
+    """DuckDB has no limit of its own: it is interrupted, and `late` is not empty once that happened."""
     inner = getattr(connection.connection, "driver_connection", None)
     interrupt = getattr(inner, "interrupt", None) if connection.dialect.name == "duckdb" else None
     if interrupt is None:
-        yield late
+        yield
         return
 
     def stop() -> None:
@@ -169,7 +169,7 @@ def _deadline(connection: Any, seconds: int) -> Iterator[list[bool]]:
     timer = threading.Timer(seconds, stop)
     timer.start()
     try:
-        yield late
+        yield
     finally:
         timer.cancel()
 
@@ -189,6 +189,8 @@ def _remedy(said: str) -> str:
     for words, remedy in (
         ("readonly", "sources only read: give a SELECT statement"),
         ("read-only", "sources only read: give a SELECT statement"),
+        ("read only", "sources only read: give a SELECT statement"),
+        ("near 'load", "MariaDB reserves the word load: write it in backticks"),
         ("locked", "another program holds it: try again, or read a copy"),
         ("password", "check the user, password_file or ATDM_SQL_PASSWORD"),
         ("access denied", "check the user, password_file or ATDM_SQL_PASSWORD"),
