@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import atdm
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import observe_plan
 from atdm.deploy.own import read_own

@@ -24,6 +24,7 @@ from atdm.deploy.enrolment import (
 )  # fmt: skip
 from atdm.deploy.own import OwnReadings, weather_from
 from atdm.errors import DataError, PeerError, UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
@@ -33,7 +34,6 @@ from atdm.protocol.readings import timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
-from atdm.run import one_blas_thread
 from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
@@ -70,14 +70,17 @@ def prepare_agent(
     declared: Format | None = None,
     signed_weather: Path | None = None,
     host: Host | None = None,
+    until: int | None = None,
     say: Say = lambda _: None,
 ) -> RunningAgent:
-    """Check everything that can be checked before anything is sent."""
+    """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
     source = files.data if isinstance(files.data, Source) else Table(files.data, agent=keys.name, declared=declared)
     own = OwnReadings(source, weather, keys.name, declared)
     readings, sky = own.read(), weather_from(weather, declared)
+    if until is not None:
+        readings = readings.at(np.flatnonzero(readings.time <= until))
     if signed_weather is not None:
         check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
