@@ -223,8 +223,8 @@ class HomeAssistant(Source):
                 return unit
         if not units:
             self._refuse_unknown(name)
-        if not states.state:
-            return "kW"  # nothing of that time to be in any unit
+            if not states.state:
+                return "kW"  # nothing of that time to be in any unit
         raise DataError(
             f"{self.name}: {name} is in {units[0] if units else 'no unit'}, neither power nor energy: give an entity "
             f"in {', '.join((*POWER, *ENERGY))}, or a thermostat"
