@@ -50,45 +50,110 @@ FEW_ROWS = 5  # rows per parameter below which a fit warns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run took. Bytes and seconds per agent are medians without the leader, who also seals the group secret and
-    the numbers to be released; what agents of one process share (`enrol`) is apart."""
+    """What a run took.
 
-    rounds: int = 0  # messages an agent sends
-    sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
+    Bytes and seconds per agent are medians without the leader, who also seals the group secret and the numbers to be
+    released. What agents of one process share is not counted for any of them.
+
+    Attributes
+    ----------
+    rounds : int, default 0
+        Messages an agent sends.
+    sums : int, default 0
+        N-vector totals opened for the estimation; load, indicators, scalars and release are counted apart.
+    bytes_up_per_agent : int, default 0
+        What an agent sends [bytes].
+    bytes_down_per_agent : int, default 0
+        What an agent is sent [bytes].
+    seconds_per_agent : float or None
+        Time of one agent; None where it is unknown [s].
+    seconds_aggregator : float, default 0.0
+        Time of the aggregator [s].
+    setup_seconds : float, default 0.0
+        Time for keys and masks [s].
+    seconds : float, default 0.0
+        Time of the run without them [s].
+    """
+
+    rounds: int = 0
+    sums: int = 0
     bytes_up_per_agent: int = 0
     bytes_down_per_agent: int = 0
     seconds_per_agent: float | None = None
     seconds_aggregator: float = 0.0
-    setup_seconds: float = 0.0  # keys and masks
-    seconds: float = 0.0  # the run without them
+    setup_seconds: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """A fitted model, how well it fits, who learned what, and what it cost."""
+    """A fitted model, how well it fits, who learned what, and what it cost.
+
+    Attributes
+    ----------
+    protocol : str
+        "blind", "moments", "paper" or "plain".
+    weighting : {"fitted", "equal"}
+        How the aggregate temperature is weighted.
+    agents : int
+        Agents in the run.
+    model : Model
+        Eq. (2) as estimated.
+    weights : pandas.Series or None
+        ξ by agent [-]. A simulation owns all agents; a deployed aggregator has none of them.
+    iterations : int
+        Iterations of the descent.
+    status : Status
+        How the estimation ended.
+    ridge : float
+        λ used; 0 with equal weights, where it plays no part [K²].
+    rss : float
+        Residual sum of squares of Eq. (2) over the training rows [K²].
+    state : pandas.Series
+        Aggregate temperature over the released rows [°C].
+    load : pandas.Series
+        Load of the whole cluster over the released rows [kW].
+    metrics : dict
+        "train" or "test" → "one_step" or "free_run" → "rmse" [K], "mape" [%], "r2" [-].
+    ledger : list of dict
+        Who learned what: party, what, shape, times.
+    cost : Cost
+        What the run took.
+    inputs : Inputs
+        The model's inputs on the released rows.
+    solver_residual : float, default 0.0
+        Relative residual at which the search for weights stopped; 0 where there was none [-].
+    notes : tuple of str
+        What the person should know about this fit.
+    out : dict
+        Agent that stayed out of the run → why.
+    transcript : dict
+        Party → what it saw, where `transcript=True` asked for it.
+    """
 
     protocol: str
-    weighting: WeightsName  # how the aggregate temperature is weighted
+    weighting: WeightsName
     agents: int
     model: Model
-    weights: pd.Series | None  # ξ by agent; a simulation owns all agents, a deployed aggregator has none
+    weights: pd.Series | None
     iterations: int
     status: Status
-    ridge: float  # λ used; 0 with equal weights, where it plays no part
-    rss: float  # residual sum of squares of Eq. (2) over the training rows  [K²]
-    state: pd.Series  # aggregate temperature over the released rows         [°C]
-    load: pd.Series  # load of the whole cluster over the released rows      [kW]
+    ridge: float
+    rss: float
+    state: pd.Series
+    load: pd.Series
     metrics: Metrics
-    ledger: list[dict[str, Any]]  # party, what, shape, times
+    ledger: list[dict[str, Any]]
     cost: Cost
-    inputs: Inputs  # the model's inputs on the released rows
+    inputs: Inputs
     solver_residual: float = 0.0
     notes: tuple[str, ...] = ()
-    out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
-    transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    out: dict[str, str] = field(default_factory=dict)
+    transcript: dict[str, list[Seen]] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
+        """Whether the estimation reached its tolerance."""
         return self.status is Status.CONVERGED
 
     @property
@@ -104,10 +169,12 @@ class Fit:
 
     @property
     def train(self) -> pd.Series:
+        """The aggregate temperature on the training rows [°C]."""
         return self.state.iloc[: self.inputs.train]
 
     @property
     def test(self) -> pd.Series:
+        """The aggregate temperature on the test rows [°C]."""
         return self.state.iloc[self.inputs.train :]
 
     def series(self) -> pd.DataFrame:
@@ -166,13 +233,63 @@ def fit(
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
-    protocol: "blind" (the aggregator learns h, s and the model), "moments", "paper" or "plain": docs/protocols.md.
-    order: M; ridge: λ; season: length of the occupants' period; train: share of the rows for training.
-    weights: "fitted" (the paper's, found by the agents) or "equal" (the mean, with a stronger claim; plain and blind).
-    nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
-    dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
-    transcript: keep what every party saw (fit.transcript), for an audit.
-    state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocol : {"blind", "moments", "paper", "plain"}, default "blind"
+        Who learns what: docs/protocols.md. Under "blind" the aggregator learns load, aggregate temperature and model.
+    order : int, default 2
+        M: how many past steps Eq. (2) looks back.
+    ridge : float, default 100.0
+        λ: weight of the penalty on unequal weights in Eq. (3); no part with equal weights [K²].
+    season : str, default "24h"
+        Length of the occupants' period; "blind" with fitted weights takes 24 h only.
+    nonnegative : {"ridge", "exact", False}, default "ridge"
+        "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False does neither.
+    weights : {"fitted", "equal"}, default "fitted"
+        "fitted": the paper's weights, found by the agents. "equal": the mean of all agents, with a stronger claim
+        (plain, blind).
+    tolerance : float, default 1e-12
+        The descent stops when min(f1 − f2, (f1 − f2)/f2) is below it [-].
+    train : float, default 0.75
+        Share of the rows for training; the rest is the test part [-].
+    solver_tolerance : float, default 0.03
+        Relative residual of the weights at which "blind" stops asking for further totals [-].
+    dither : float, default 0.1
+        Width of the agents' secret dither ("blind") [sensor quanta].
+    progress : bool, default False
+        Show a line with what is being done.
+    minimum_norm : bool, default False
+        Take the smallest of all solutions where the data cannot tell coefficients apart, instead of refusing
+        (plain, moments, paper, and equal weights).
+    rules : Rules, optional
+        The agents' own limits; by default those of `Rules`.
+    transcript : bool, default False
+        Keep what every party saw in `Fit.transcript`, for an audit.
+    state : str or Path, optional
+        Folder in which the agents keep keys and accounts; without it they forget every fit.
+
+    Returns
+    -------
+    Fit
+        The model, how well it fits, who learned what, and what it cost.
+
+    Raises
+    ------
+    UsageError
+        Options that do not go together, or too few agents for the protocol.
+    DataError
+        The data do not determine the model.
+    RunAborted
+        The run ended without a result; nothing was released.
+
+    Examples
+    --------
+    >>> import atdm
+    >>> fit = atdm.fit(atdm.load_sample(), protocol="plain")
+    >>> round(fit.metrics["test"]["free_run"]["r2"], 2)
+    0.88
     """
     options = fit_options(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,

@@ -188,7 +188,7 @@ def our_check_ready(public, plan, roster, attempt, answer):
 def our_agree(serial, members, authority, plan, attempt, company, days, answers):
     roster = our_roster(serial, members, authority)
     parts = [b"".join(answer[k] for answer in answers) for k in range(4)]
-    found = session.agree(our_announce(plan, roster.hash(), attempt), roster, Keys(company, days, *parts))
+    found = session.begin_run(our_announce(plan, roster.hash(), attempt), roster, Keys(company, days, *parts))
     return {"run": found.id.hex(), "company_hash": found.company_hash.hex(), "days": list(found.days)}
 
 

@@ -31,6 +31,7 @@ from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import Observation, collect_observation
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
+from atdm.kernel.design import LAGGED
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import NOT_YET, Choose, choose, flags
@@ -450,7 +451,7 @@ class Conductor:
 
 def finished(fit: Fit) -> ModelReleased:
     """A fit in a few numbers, for whoever watches."""
-    model = {name: tuple(map(float, getattr(fit.model, name))) for name in ("alpha", "beta", "gamma", "theta")}
+    model = {name: tuple(map(float, getattr(fit.model, name))) for name in LAGGED}
     return ModelReleased(
         status=str(fit.status), iterations=fit.iterations, sums=fit.cost.sums, agents=fit.agents, rows=len(fit.state),
         ridge=fit.ridge, metrics=fit.metrics, model=model, seconds=fit.cost.seconds, notes=fit.notes,

@@ -15,7 +15,7 @@ from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
 from atdm.errors import DataError, UsageError
-from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.readings import Readings, Weather, weather_of_table
 
 BACK = 72 * 3600  # s before the newest row that are asked for again: late readings, as `atdm observe --back` has it
 
@@ -78,4 +78,4 @@ def weather_from(path: Path, declared: Format | None = None) -> Weather:
     for fault in weather_faults(sky):
         raise DataError(fault)
     rows = ~(np.isnan(sky.outdoor) | np.isnan(sky.solar))
-    return Weather(sky.time[rows], sky.outdoor[rows], sky.solar[rows] / 1000.0)  # W/m² -> kW/m²
+    return weather_of_table(sky.time[rows], sky.outdoor[rows], sky.solar[rows])

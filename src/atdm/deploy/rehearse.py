@@ -38,6 +38,7 @@ from atdm.deploy.observe import collect_observation, company_of, observe_plan
 from atdm.deploy.own import weather_from
 from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
+from atdm.kernel.design import COEFFICIENTS
 from atdm.model.fitted import Model
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
@@ -74,7 +75,7 @@ class Rehearsal:
     def difference(self) -> float:
         """Largest difference of a coefficient, relative to the largest of its kind."""
         worst = 0.0
-        for kind in ("alpha", "beta", "gamma", "theta", "occupancy"):
+        for kind in COEFFICIENTS:
             a, b = (np.asarray(d["model"][kind], dtype=float) for d in (self.deployed, self.in_process))
             worst = max(worst, float(np.abs(a - b).max() / np.abs(b).max()))
         return worst

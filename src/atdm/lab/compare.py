@@ -9,11 +9,10 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.errors import AtdmError, UsageError
+from atdm.kernel.design import LAGGED
 from atdm.protocol.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit_cluster
-
-COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
 
 
 def parse_protocols(text: str) -> tuple[ProtocolName, ...]:
@@ -37,7 +36,24 @@ VARIANTS: tuple[tuple[str, ProtocolName, WeightsName, float], ...] = (  # the la
 
 
 def compare(cluster: Cluster, protocols: tuple[ProtocolName, ...] = PROTOCOLS, **options: Any) -> pd.DataFrame:
-    """All protocols side by side, a row each; options as in `atdm.fit` (order, ridge, season, nonnegative, train)."""
+    """All protocols side by side on the same data, a row each.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocols : tuple of str, default ("plain", "paper", "moments", "blind")
+        Those to compare.
+    **options
+        Those of `fit`: order, ridge, season, nonnegative, train.
+
+    Returns
+    -------
+    pandas.DataFrame
+        By protocol and way of weighting: accuracy [-], largest difference of coefficients and weights to "plain",
+        totals, messages, bytes, seconds [s], and what aggregator and peers learned. `refused` says why a protocol
+        would not run.
+    """
     return pd.DataFrame(compare_rows(cluster, protocols, fit_options(**options))).set_index("protocol")
 
 
@@ -70,7 +86,7 @@ def compare_rows(
 
 def _row(found: Fit, plain: Fit) -> dict[str, Any]:
     test, cost = found.metrics["test"]["free_run"], found.cost
-    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in COEFFICIENTS)
+    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in LAGGED)
     weights = float("nan")
     if found.weights is not None and plain.weights is not None:
         weights = float((found.weights - plain.weights).abs().max() / plain.weights.abs().max())

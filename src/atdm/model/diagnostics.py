@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.special import chdtrc
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.thermal import Coefficients
 from atdm.types import ComplexArray, FloatArray, IntArray
 
@@ -20,38 +21,84 @@ SIGNIFICANT = 0.01  # p-value below which residuals are called correlated
 ILL_CONDITIONED = 1e4  # condition of the design above which single coefficients (not their sum) are loose
 DRAWS = 1000  # of the coefficients, for the bands of the time constants
 NORMAL_95 = 1.959964  # half-width of a normal 95 % interval, in standard deviations
-TERMS = ("initial", "load", "outdoor", "solar", "season", "residual")
-EFFECTS = {"load": "more heat cools", "outdoor": "warmer weather cools", "solar": "more sun cools"}
+TERMS = ("initial", *(i.name for i in INPUTS), "season", "residual")
+EFFECTS = {i.name: i.backwards for i in INPUTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whiteness:
-    """Ljung–Box test that the residuals carry nothing a model could still use."""
+    """Ljung–Box test that the residuals carry nothing a model could still use.
+
+    Attributes
+    ----------
+    lags : int
+        Lags tested.
+    statistic : float
+        Q = n (n+2) Σ_k r_k²/(n−k) [-].
+    degrees : int
+        Degrees of freedom, lags − M.
+    p_value : float
+        Chance of so large a Q with white residuals [-].
+    """
 
     lags: int
     statistic: float
-    degrees: int  # lags − M
+    degrees: int
     p_value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """The health of one fit, over its training rows."""
+    """The health of one fit, over its training rows.
+
+    Attributes
+    ----------
+    rows : int
+        Training rows with M predecessors.
+    residual_std : float
+        Standard deviation of the residuals, one step ahead [K].
+    autocorrelation : array of float
+        Of the residuals at lags 1, 2, … [-].
+    autocorrelation_bound : float
+        95 % of white residuals stay within ± this [-].
+    whiteness : Whiteness
+        Ljung–Box test of the residuals.
+    roots : array of complex
+        Roots of z^M − Σ α_m z^(M−m), the slowest first [-].
+    stable : bool
+        Whether all roots are inside the unit circle.
+    time_constants : array of float
+        Of the roots, the slowest first; infinite where a root does not decay [h].
+    time_constant_bands : array of float
+        Their 95 % bands, M × 2 [h].
+    gains : dict
+        Where the aggregate temperature settles per unit of load [K/kW], outdoor [-] and solar [K/(kW/m²)].
+    response_24h : dict
+        Its change after 24 h of one unit more, in the same units.
+    standard_errors : dict
+        Newey–West, of alpha, beta, gamma, theta and occupancy, in their units.
+    condition : float
+        Of the regression, columns scaled to unit norm [-].
+    variance_share : dict
+        Share of the variance of the aggregate temperature by term, adding up to 1 [-].
+    warnings : tuple of str
+        What to distrust, and what to do.
+    """
 
     rows: int
-    residual_std: float  # one step ahead                                                        [K]
-    autocorrelation: FloatArray  # of the residuals at lags 1, 2, …                              [-]
-    autocorrelation_bound: float  # 95 % of white residuals stay within ± this                   [-]
+    residual_std: float
+    autocorrelation: FloatArray
+    autocorrelation_bound: float
     whiteness: Whiteness
-    roots: ComplexArray  # of z^M − Σ α_m z^(M−m), the slowest first
+    roots: ComplexArray
     stable: bool
-    time_constants: FloatArray  # of the roots, slowest first; inf where a root does not decay   [h]
-    time_constant_bands: FloatArray  # 95 %, M × 2                                               [h]
-    gains: dict[str, float]  # steady change of s per unit: load [K/kW], outdoor [-], solar [K/(kW/m²)]
-    response_24h: dict[str, float]  # change of s after 24 h of one unit more, same units
-    standard_errors: dict[str, FloatArray]  # Newey–West, of alpha, beta, gamma, theta, occupancy
-    condition: float  # of [lags of s | X], columns scaled to unit norm
-    variance_share: dict[str, float]  # by term, adding up to 1; see `variance_share`
+    time_constants: FloatArray
+    time_constant_bands: FloatArray
+    gains: dict[str, float]
+    response_24h: dict[str, float]
+    standard_errors: dict[str, FloatArray]
+    condition: float
+    variance_share: dict[str, float]
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +131,26 @@ class Regression:
 
 
 def diagnose(c: Coefficients, inputs: Inputs, state: FloatArray, step_hours: float) -> Diagnostics:
-    """Everything this module knows about a fit; `step_hours` is the length of one step. [h]"""
+    """Whether to trust a fitted model: residuals, poles, gains, standard errors, and warnings in plain words.
+
+    `Fit.diagnostics` calls it for a fit.
+
+    Parameters
+    ----------
+    c : Coefficients
+        The fitted coefficients.
+    inputs : Inputs
+        The model's inputs on the released rows.
+    state : array of float
+        Aggregate temperature on the same rows [°C].
+    step_hours : float
+        Length of one step [h].
+
+    Returns
+    -------
+    Diagnostics
+        The health of the fit over its training rows.
+    """
     regression = Regression.build(c, inputs, state)
     residuals, rows = regression.residuals, regression.rows
     lags = max(c.order + 1, min(c.period, len(rows) // 5))
@@ -175,26 +241,22 @@ def steady_gains(c: Coefficients) -> dict[str, float]:
     """Σβ/(1−Σα) and so on: where s settles per unit held for ever; NaN for a model that does not settle."""
     settles = bool((np.abs(roots(c.alpha)) < 1).all())
     lasting = 1.0 - float(c.alpha.sum())
-    sums = {"load": c.beta.sum(), "outdoor": c.gamma.sum(), "solar": c.theta.sum()}
-    return {name: float(value) / lasting if settles else float("nan") for name, value in sums.items()}
+    sums = {i.name: float(gains.sum()) for i, gains in zip(INPUTS, c.gains(), strict=True)}
+    return {name: value / lasting if settles else float("nan") for name, value in sums.items()}
 
 
 def step_response(c: Coefficients, steps: int) -> dict[str, float]:
     """Change of s after `steps` steps of one unit more of an input."""
     answer = {}
-    for name, weights in (("load", c.beta), ("outdoor", c.gamma), ("solar", c.theta)):
-        forcing = np.cumsum(np.concatenate([weights, np.zeros(steps)]))[:steps]
-        answer[name] = float(impulse_filter(c.alpha, forcing)[-1])
+    for i, gains in zip(INPUTS, c.gains(), strict=True):
+        forcing = np.cumsum(np.concatenate([gains, np.zeros(steps)]))[:steps]
+        answer[i.name] = float(impulse_filter(c.alpha, forcing)[-1])
     return answer
 
 
 def impulse_filter(alpha: FloatArray, forcing: FloatArray) -> FloatArray:
     """y_t = Σ α_m y_{t−m} + forcing_t from rest, along the first axis."""
-    run = np.zeros_like(forcing)
-    order = len(alpha)
-    for t in range(len(forcing)):
-        back = min(order, t)
-        run[t] = forcing[t] + (alpha[:back] @ run[t - back : t][::-1] if back else 0.0)
+    run: FloatArray = lfilter([1.0], lag_filter(alpha), forcing, axis=0)
     return run
 
 
@@ -210,11 +272,11 @@ def variance_share(c: Coefficients, inputs: Inputs, state: FloatArray, regressio
         return dict.fromkeys(TERMS, float("nan"))
     rows, order = regression.rows, c.order
     m1 = order + 1
-    by_lag = regression.columns[:, order : order + 3 * m1]
-    forcing = np.column_stack([
-        np.zeros(len(rows)), by_lag[:, :m1] @ c.beta, by_lag[:, m1 : 2 * m1] @ c.gamma, by_lag[:, 2 * m1 :] @ c.theta,
-        c.occupancy[inputs.phase[rows]], regression.residuals,
-    ])  # fmt: skip
+    lags = (regression.columns[:, order + k * m1 : order + (k + 1) * m1] for k in range(len(INPUTS)))
+    responses = (columns @ gains for columns, gains in zip(lags, c.gains(), strict=True))
+    forcing = np.column_stack(
+        [np.zeros(len(rows)), *responses, c.occupancy[inputs.phase[rows]], regression.residuals]
+    )  # fmt: skip
     forcing -= forcing.mean(axis=0)
     level = float(state[rows].mean())
     memory = regression.columns[:, :order] + (REFERENCE_TEMP - level)
@@ -231,13 +293,13 @@ def variance_share(c: Coefficients, inputs: Inputs, state: FloatArray, regressio
 
 def flat(c: Coefficients) -> FloatArray:
     """All coefficients in the order of the regression's columns: α, β, γ, θ, occupancy."""
-    return np.concatenate([c.alpha, c.beta, c.gamma, c.theta, c.occupancy])
+    return np.concatenate(c.parts())
 
 
 def split(values: FloatArray, order: int) -> dict[str, FloatArray]:
     """The inverse of `flat`, by name."""
-    ends = np.cumsum([order, order + 1, order + 1, order + 1])
-    return dict(zip(("alpha", "beta", "gamma", "theta", "occupancy"), np.split(values, ends), strict=True))
+    ends = np.cumsum([order, *[order + 1] * len(INPUTS)])
+    return dict(zip(COEFFICIENTS, np.split(values, ends), strict=True))
 
 
 def coefficient_draws(c: Coefficients, covariance: FloatArray, count: int, seed: int) -> list[Coefficients]:

@@ -11,14 +11,13 @@ import pandas as pd
 
 from atdm.data.clock import phase, segments, zone
 from atdm.errors import DataError, UsageError
-from atdm.kernel.design import Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, UNITS, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 from atdm.model.bands import Training
 from atdm.types import FloatArray
 
 SCHEMA = "atdm-model/2"
 RUN_BYTES = 32  # of the id of a run
-COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,47 +45,86 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
-    """s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}          Eq. (2)"""
+    """The fitted model, Eq. (2), and what forecasts need beside it.
+
+    s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}
+
+    Attributes
+    ----------
+    coefficients : Coefficients
+        α, β, γ, θ and occupancy.
+    step : pandas.Timedelta
+        Length of one step.
+    timezone : str
+        IANA name of the clock whose midnight starts the season.
+    training : Training or None
+        What bands and the limits of flexibility need of the training rows.
+    origin : Origin or None
+        The run that released the model, where its agents still exist.
+    """
 
     coefficients: Coefficients
     step: pd.Timedelta
-    timezone: str  # the clock whose midnight starts the season
-    training: Training | None = None  # what forecasts' bands and flexibility's limits need to know of the training data
-    origin: Origin | None = None  # where its agents still exist
+    timezone: str
+    training: Training | None = None
+    origin: Origin | None = None
 
     @property
     def alpha(self) -> FloatArray:
+        """α, M values: retention of the aggregate temperature [-]."""
         return self.coefficients.alpha
 
     @property
     def beta(self) -> FloatArray:
+        """β, M + 1 values: response to heating power [K/kW]."""
         return self.coefficients.beta
 
     @property
     def gamma(self) -> FloatArray:
+        """γ, M + 1 values: pull of the outdoor temperature [-]."""
         return self.coefficients.gamma
 
     @property
     def theta(self) -> FloatArray:
+        """θ, M + 1 values: response to solar irradiance [K/(kW/m²)]."""
         return self.coefficients.theta
 
     @property
     def occupancy(self) -> FloatArray:
+        """P values: what the k-th step after midnight adds [K]."""
         return self.coefficients.occupancy
 
     @property
     def order(self) -> int:
+        """M: how many past steps the model looks back."""
         return self.coefficients.order
 
     @property
     def period(self) -> int:
+        """P: steps in one season."""
         return self.coefficients.period
 
     def as_dict(self) -> dict[str, list[float]]:
-        return {name: getattr(self, name).tolist() for name in COEFFICIENTS}
+        """The coefficients as lists, by name."""
+        return {name: getattr(self.coefficients, name).tolist() for name in COEFFICIENTS}
 
     def inputs(self, load: pd.Series | FloatArray, weather: pd.DataFrame, train: int = 0) -> Inputs:
-        """The model's inputs on the clock of `weather` (indexed by time; outdoor_temp_c, solar_w_m2)."""
+        """The model's inputs on the clock of the weather.
+
+        Parameters
+        ----------
+        load : pandas.Series or array
+            Heating power of the whole cluster, aligned by time (Series) or position (array) [kW].
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by zone-aware stamps or with a `time` column.
+        train : int, default 0
+            How many rows are for training.
+
+        Returns
+        -------
+        Inputs
+            Load, outdoor temperature and sun by row, with the season's index and the gap-free segments.
+        """
         frame = weather.set_index("time") if "time" in weather.columns else weather
         for column in ("outdoor_temp_c", "solar_w_m2"):
             if column not in frame.columns:
@@ -112,10 +150,28 @@ class Model:
         )
 
     def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
-        """Free run over the rows of `weather`: the first M values are `initial`, the rest is the model alone. [°C]
+        """Free run: the first M values are given, all later ones are the model alone.
 
-        load: heating power of the whole cluster [kW], aligned to the weather by time (Series) or position (array).
-        weather: outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by time zone-aware stamps or with a `time` column.
+        Parameters
+        ----------
+        load : pandas.Series or array
+            Heating power of the whole cluster, aligned to the weather by time (Series) or position (array) [kW].
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by zone-aware stamps or with a `time` column.
+        initial : array of float
+            The first M aggregate temperatures [°C].
+
+        Returns
+        -------
+        pandas.Series
+            Aggregate temperature on the rows of `weather` [°C].
+
+        Raises
+        ------
+        UsageError
+            `initial` has not M values, or there are fewer than M rows.
+        DataError
+            The weather or the load lacks a value, or the weather has a gap.
         """
         inputs = self.inputs(load, weather)
         given = np.asarray(initial, dtype=float)
@@ -131,11 +187,12 @@ class Model:
         return pd.Series(run, index=index, name="aggregate_temp_c")
 
     def to_json(self) -> str:
+        """The model as the text of model.json."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "step_seconds": self.step.total_seconds(),
             "timezone": self.timezone,
-            "units": {"alpha": "-", "beta": "K/kW", "gamma": "-", "theta": "K/(kW/m2)", "occupancy": "K"},
+            "units": UNITS,
             **self.as_dict(),
         }
         if self.training is not None:
@@ -146,7 +203,13 @@ class Model:
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON; the file appears whole or not at all."""
+        """Write the model as JSON; the file appears whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+        """
         target = Path(path)
         partial = target.with_name(target.name + ".partial")
         partial.write_text(self.to_json(), encoding="utf-8")
@@ -154,7 +217,23 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Model":
-        """Read what `save` wrote; refuses other files and other schema versions."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A model.json.
+
+        Returns
+        -------
+        Model
+            The model in the file.
+
+        Raises
+        ------
+        DataError
+            The file is missing, is no model, or has another schema version.
+        """
         try:
             document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
             if document["schema"] != SCHEMA:
@@ -168,7 +247,7 @@ class Model:
                 origin=Origin.from_dict(document["origin"]) if "origin" in document else None,
             )
             zone(model.timezone)
-            m1, sizes = model.order + 1, [len(model.beta), len(model.gamma), len(model.theta)]
+            m1, sizes = model.order + 1, [len(gains) for gains in model.coefficients.gains()]
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
@@ -177,6 +256,6 @@ class Model:
         sound = sound and model.step > pd.Timedelta(0)
         if model.training is not None:
             sound = sound and model.training.fits(model.coefficients)
-        if sizes != [m1] * 3 or not sound:
+        if sizes != [m1] * len(INPUTS) or not sound:
             raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
         return model

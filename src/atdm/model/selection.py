@@ -21,9 +21,21 @@ ROUNDING = 1e-9  # of R²; below that, candidates differ by arithmetic only
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    order: int  # M
-    ridge: float  # λ asked for
-    season: str  # as the user writes it, e.g. 24h
+    """One combination of the numbers that are chosen.
+
+    Attributes
+    ----------
+    order : int
+        M.
+    ridge : float
+        λ asked for [K²].
+    season : str
+        As the user writes it, such as "24h".
+    """
+
+    order: int
+    ridge: float
+    season: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +50,37 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
+    """How one candidate did in free runs inside the training part.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What was tried.
+    r2 : float
+        Of the free runs, all origins pooled [-].
+    rmse : float
+        Of the same [K].
+    bic : float
+        Of the fit on the whole training part; comparable between orders, not between ridges [-].
+    ridge : float
+        λ used in that fit [K²].
+    period : int
+        P: steps of the season.
+    errors : tuple of float
+        By origin: squared error over the mean spread of all; their mean is 1 − R² [-].
+    """
+
     candidate: Candidate
-    r2: float  # of free runs over the horizon, all origins pooled   [-]
-    rmse: float  # of the same                                       [K]
-    bic: float  # of the fit on the whole training part; comparable between orders, not between ridges
-    ridge: float  # λ used in that fit
-    period: int  # P: steps of the season
-    errors: tuple[float, ...]  # by origin: squared error over the mean spread of all; their mean is 1 − R²
+    r2: float
+    rmse: float
+    bic: float
+    ridge: float
+    period: int
+    errors: tuple[float, ...]
 
     @property
     def origins(self) -> int:
+        """Number of validation runs."""
         return len(self.errors)
 
 
