@@ -230,7 +230,7 @@ def test_a_source_of_somebody_else_is_an_entry_point(monkeypatch):
         open_source("constant:here", {"colour": "red"})
     with pytest.raises(UsageError, match="cannot be loaded.*reinstall its package"):
         open_source("broken:here")
-    with pytest.raises(UsageError, match="other: gives a Nothing, not an atdm.Source"):
+    with pytest.raises(UsageError, match="other: gives a Nothing, not a Source"):
         open_source("other:here")
 
 

@@ -137,12 +137,17 @@ def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
         raise DataError("its roster cannot be read at present: see this agent's own log") from None
 
 
-def agent_files(identities: Sequence[Path], data: Sequence[Path | Source], states: Sequence[Path]) -> list[AgentFiles]:
+def agent_files(
+    identities: Sequence[Path], data: Sequence[Path], sources: Sequence[Source], states: Sequence[Path]
+) -> list[AgentFiles]:
     """One agent for each identity, with the readings (and state folder) at the same place of its list."""
-    if len(data) != len(identities) or len(states) not in (0, len(identities)):
-        raise UsageError(f"{len(identities)} identities and {len(data)} sources of readings: give one for each")
+    if data and sources:
+        raise UsageError("--data and --source: give one of the two; a table is a source too")
+    readings: Sequence[Path | Source] = data or sources
+    if len(readings) != len(identities) or len(states) not in (0, len(identities)):
+        raise UsageError(f"{len(identities)} identities and {len(readings)} sources of readings: give one for each")
     folders: Sequence[Path | None] = states or [None] * len(identities)
-    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, data, folders, strict=True)]
+    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, readings, folders, strict=True)]
 
 
 def serve_files(

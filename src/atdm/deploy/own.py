@@ -64,7 +64,15 @@ class OwnReadings:
         if known is None or known.time[-1] - BACK <= first:
             return self.source.rows(first)
         since = int(known.time[-1]) - BACK
-        return known.after(first).followed_by(self.source.rows(since), since)
+        return _joined(known.after(first), self.source.rows(since), since)
+
+
+def _joined(known: Rows, now: Rows, since: int) -> Rows:
+    """Rows up to a stamp as they were read, and what a source says now of the time after it."""
+    kept = slice(0, int(np.searchsorted(known.time, since, side="right")))
+    columns = ((known.time, now.time), (known.temperature, now.temperature), (known.load, now.load))
+    time, temperature, load = (np.concatenate([old[kept], new]) for old, new in columns)
+    return Rows(time, temperature, load, now.notes, now.agent)
 
 
 def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:

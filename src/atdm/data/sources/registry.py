@@ -7,7 +7,8 @@ PATH.toml         source = "NAME:ADDRESS" and its options, so that command lines
 
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -39,8 +40,25 @@ def is_named(spec: str) -> bool:
 def open_source(
     spec: str, options: Mapping[str, Any] | None = None, *, declared: Format | None = None, agent: str | None = None
 ) -> Source:
-    """The source that a text names. options: of that source. Of a table, declared: how it is written; agent: whose it
-    must be."""
+    """Open the source that a text names; nothing is read before its `rows`.
+
+    Parameters
+    ----------
+    spec : str
+        Path of a table with one home, "homeassistant:…", "sql:…", "NAME:ADDRESS" of an installed source, or a .toml
+        file with `source` and options.
+    options : mapping, optional
+        Options of that source by name; they count more than those of a .toml file.
+    declared : Format, optional
+        How a table is written; a table alone has it.
+    agent : str, optional
+        Whose table it must be.
+
+    Returns
+    -------
+    Source
+        To ask for rows.
+    """
     given = dict(options or {})
     if spec.lower().endswith(".toml"):
         spec, given = _described(Path(spec), given)
@@ -92,11 +110,35 @@ def _made(kind: str, maker: Callable[..., Source], address: str, options: Mappin
                 raise UsageError(f"{kind}: has no option {name!r}: it takes {', '.join(taken) or 'none'}")
     source = maker(address, **options)
     if not isinstance(source, Source):
-        raise UsageError(f"{kind}: gives a {type(source).__name__}, not an atdm.Source: mend its package")
+        raise UsageError(f"{kind}: gives a {type(source).__name__}, not a Source: mend its package")
     return source
 
 
-def parse_options(texts: list[str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a command line says of a source."""
+
+    temperature: list[str] = field(default_factory=list)
+    heat: list[str] = field(default_factory=list)
+    query: str | None = None
+    step: str | None = None
+    option: list[str] = field(default_factory=list)  # NAME=VALUE
+
+    def given(self) -> dict[str, Any]:
+        """By name, those that were said."""
+        named = {"temperature": self.temperature, "heat": self.heat, "query": self.query, "step": self.step}
+        return {**{name: value for name, value in named.items() if value}, **parse_options(self.option)}
+
+
+def open_sources(specs: Sequence[str], options: SourceOptions, declared: Format) -> list[Source]:
+    """One source or several; of several each is described by a file of its own."""
+    given = options.given()
+    if given and len(specs) > 1:
+        raise UsageError(f"--{next(iter(given))} is for one source: describe each of several in a .toml file")
+    return [open_source(spec, given, declared=declared) for spec in specs]
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, str]:
     """`name=value` texts of a command line."""
     found = {}
     for text in texts:

@@ -21,13 +21,32 @@ from atdm.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
-    """Readings of one home, by time. It has no repr: readings are private."""
+    """Readings of one home, by time. It has no repr: readings are private.
 
-    time: IntArray  # seconds since 1970 UTC, increasing
-    temperature: FloatArray  # [°C]
-    load: FloatArray  # [kW]
-    notes: tuple[str, ...] = ()  # what was done to them, in words
-    agent: str | None = None  # whose they are, where the source says so
+    Parameters
+    ----------
+    time : array of int
+        Stamps, increasing: the start of what each row measures [s since 1970 UTC].
+    temperature : array of float
+        Indoor temperature; NaN where there is no reading [°C].
+    load : array of float
+        Heating power, cooling negative; NaN where there is no reading [kW].
+    notes : tuple of str, default ()
+        What was done to the readings, in words.
+    agent : str, optional
+        Whose they are, where the source says so.
+
+    Raises
+    ------
+    DataError
+        Where columns differ in length, stamps do not increase, or a value is infinite.
+    """
+
+    time: IntArray
+    temperature: FloatArray
+    load: FloatArray
+    notes: tuple[str, ...] = ()
+    agent: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", np.asarray(self.time, dtype=np.int64))
@@ -47,32 +66,45 @@ class Rows:
         return len(self.time)
 
     def after(self, since: int | None) -> "Rows":
-        """Those later than a stamp."""
-        if since is None:
-            return self
-        first = int(np.searchsorted(self.time, since, side="right"))
-        return Rows(self.time[first:], self.temperature[first:], self.load[first:], self.notes, self.agent)
+        """Those later than a stamp.
 
-    def followed_by(self, later: "Rows", since: int) -> "Rows":
-        """These up to a stamp, then others: what a source says now of the time after it."""
-        kept = int(np.searchsorted(self.time, since, side="right"))
-        return Rows(
-            np.concatenate([self.time[:kept], later.time]),
-            np.concatenate([self.temperature[:kept], later.temperature]),
-            np.concatenate([self.load[:kept], later.load]),
-            later.notes,
-            later.agent,
-        )
+        Parameters
+        ----------
+        since : int or None
+            The stamp; None for all [s since 1970 UTC].
+
+        Returns
+        -------
+        Rows
+            With the same notes.
+        """
+        first = 0 if since is None else int(np.searchsorted(self.time, since, side="right"))
+        return Rows(self.time[first:], self.temperature[first:], self.load[first:], self.notes, self.agent)
 
 
 class Source(ABC):
-    """Where one home's readings are. A class of yours takes the address as its first argument, options by name."""
+    """Where one home's readings are.
+
+    Subclass it, give it `name` and `rows`, and name the class as an entry point of the group `atdm.sources`: it is made
+    with what stands after the colon of `--source NAME:ADDRESS`, and with options by name, as text.
+    """
 
     name: str  # as messages show it, without password or token
 
     @abstractmethod
     def rows(self, since: int | None = None) -> Rows:
-        """The readings at stamps later than `since` (seconds since 1970 UTC); all there are if None."""
+        """The readings at stamps later than one.
+
+        Parameters
+        ----------
+        since : int, optional
+            The stamp; without it all readings there are [s since 1970 UTC].
+
+        Returns
+        -------
+        Rows
+            By time, on one regular step.
+        """
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
