@@ -443,7 +443,7 @@ def simulate(
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         aggregator = Aggregator(
             plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
-            attempt=0 if state is None else time_ns(), keep=transcript, least=rules.least(asked.protocol),
+            attempt=0 if state is None else attempt_now(), keep=transcript, least=rules.least(asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)
@@ -452,17 +452,7 @@ def simulate(
         outcome = model_of_rows(plan, found.time, found.state, found.load, weather_of(cluster))
     else:
         outcome = outcome_of(aggregator)
-    others = range(1, len(agents))
-    cost = Cost(
-        rounds=int(median(traffic.messages_up[i] for i in others)),
-        sums=outcome.sums,
-        bytes_up_per_agent=int(median(traffic.bytes_up[i] for i in others)),
-        bytes_down_per_agent=int(median(traffic.bytes_down[i] for i in others)),
-        seconds_per_agent=median(traffic.seconds[i] for i in others),
-        seconds_aggregator=traffic.seconds_aggregator,
-        setup_seconds=traffic.setup_seconds + enrolled,
-        seconds=traffic.total_seconds - traffic.setup_seconds,
-    )
+    cost = cost_of(traffic, outcome.sums, enrolled)
     weights = pd.Series({agent.name: agent.weight for agent in agents}, name="weight").reindex(list(cluster.agents))
     notebooks = [aggregator.notebook, agents[-1].own.notebook]
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
@@ -471,6 +461,25 @@ def simulate(
         weights=weights, notes=cluster.notes, transcript=seen if transcript else {}, out=aggregator.out(),
         run=None if state is None else aggregator.run,
     )  # fmt: skip
+
+
+def attempt_now() -> int:
+    """ms since 1970: orders an aggregator's runs; nothing secret rests on the clock."""
+    return time_ns() // 1_000_000
+
+
+def cost_of(traffic: local.Traffic, sums: int, enrolled: float = 0.0) -> Cost:
+    """What a run in one process took; the first agent leads and is left out of the medians."""
+    return Cost(
+        rounds=int(median(traffic.messages_up[1:])),
+        sums=sums,
+        bytes_up_per_agent=int(median(traffic.bytes_up[1:])),
+        bytes_down_per_agent=int(median(traffic.bytes_down[1:])),
+        seconds_per_agent=median(traffic.seconds[1:]),
+        seconds_aggregator=traffic.seconds_aggregator,
+        setup_seconds=traffic.setup_seconds + enrolled,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+    )
 
 
 def outcome_of(aggregator: Aggregator) -> Outcome:
