@@ -15,6 +15,8 @@ from atdm.types import IntArray
 
 MACHINE = ("localtime", "posixrules", "Factory")  # files beside the zones that mean another one on every machine
 
+MONDAY = 4 * 86400  # 5 January 1970: any Monday does; a fixed one makes a weekly season start on Mondays
+
 _LENGTH = re.compile(r"(\d+)\s*(s|min|h|d|w)")
 _UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<offset> ?(Z|[+-]\d\d(:?\d\d)?))?)?", re.ASCII)
@@ -55,6 +57,16 @@ def commonest_step(time: IntArray) -> int | None:
     """The commonest time between neighbouring stamps, the smallest if several are; None where there are not two. [s]"""
     lengths, counts = np.unique(np.diff(time), return_counts=True)
     return int(lengths[np.argmax(counts)]) if len(lengths) else None
+
+
+def phase(time: IntArray, step: int, timezone: str, period: int) -> IntArray:
+    """Season index 0 … period−1 of each stamp, as clock.phase has it: steps since local midnight of a Monday."""
+    offset = np.zeros(len(time), dtype=np.int64)
+    if timezone != "UTC":
+        place = zone(timezone)
+        offsets = (datetime.fromtimestamp(second, place).utcoffset() for second in time.tolist())
+        offset = np.array([0 if away is None else round(away.total_seconds()) for away in offsets], dtype=np.int64)
+    return (time + offset - MONDAY) // step % period
 
 
 def instants(cells: Sequence[str], where: str, timezone: str | None) -> IntArray:

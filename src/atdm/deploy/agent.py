@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,7 +31,6 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.readings import timestamps
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
@@ -235,7 +235,8 @@ def describe(data: bytes) -> str:
 
 
 def describe_plan(plan: AnyPlan) -> str:
-    first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    ends = (plan.start, plan.start + (plan.length - 1) * plan.step_seconds)
+    first, last = (datetime.fromtimestamp(second, UTC) for second in ends)
     rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
     if isinstance(plan, Collect):
         how = f"weights of fit {plan.fit[:4].hex()}" if plan.fit else "equal weights"
