@@ -15,6 +15,7 @@ from atdm import cli
 from atdm.cli import main
 from atdm.use.series import parse_start
 from tests.clusters import tiny
+from tests.data import foreign
 
 
 @pytest.fixture
@@ -311,7 +312,7 @@ def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, f
     zones = pd.read_parquet(files[0])
     zones[zones["agent"].isin(["zone00", "zone01", "zone02", "zone03"])].to_csv(tmp_path / "few.csv", index=False)
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1])
-    assert code == 0 and "the data are in order" in out
+    assert code == 0 and "a fit would keep 160 of 160 rows of 4 of 4 agents" in out
     assert "4 agents: those of blind ask for 10" in out and "zone03" in out
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1], "--json")
     assert code == 0 and any("those of blind ask for 10" in note for note in json.loads(out)["notes"])
@@ -326,3 +327,73 @@ def test_every_command_reads_the_tables_of_a_spreadsheet(monkeypatch, capsys, fi
     for words in (("compare", "--protocols", "plain"), ("audit", "--protocol", "plain")):
         code, _, err = run(monkeypatch, capsys, words[0], zones, weather, *words[1:], "--order", "1", *form)
         assert code == 0, err
+
+
+def test_import_writes_tables_that_fit_reads_and_prints_its_account(tmp_path, monkeypatch, capsys):
+    words = ["import", *semicolons(tmp_path), "--timezone", "Europe/Berlin"]
+    code, out, _ = run(monkeypatch, capsys, *words, "--dry-run")
+    assert code == 0 and "before: " in out and "after: zones" in out and "decimal mark ','" in out
+    assert not (tmp_path / "ours").exists()
+    code, out, _ = run(monkeypatch, capsys, *words, "-o", tmp_path / "ours")
+    assert code == 0 and "did: zones: 3 homes, 576 rows of 30 min" in out and "weather.parquet" in out
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {"zones.parquet", "weather.parquet"}
+    tables = tmp_path / "ours" / "zones.parquet", tmp_path / "ours" / "weather.parquet"
+    assert run(monkeypatch, capsys, "fit", *tables, "--protocol", "plain", "--minimum-norm")[0] == 0
+    code, out, _ = run(monkeypatch, capsys, *words, "--json", "-o", tmp_path / "ours")
+    document = json.loads(out)
+    assert document["homes"] == 3 and document["rows"] == {"zones": 576, "weather": 192}
+    assert {"kind", "where", "what"} == set(document["account"][0])
+
+
+def test_an_import_that_is_refused_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "import", *semicolons(tmp_path), "-o", tmp_path / "ours")
+    assert code == 1 and "say --timezone" in err and not (tmp_path / "ours").exists()
+    code, _, err = run(monkeypatch, capsys, "import", *semicolons(tmp_path), "--timezone", "Europe/Berlin")
+    assert code == 2 and "-o FOLDER" in err
+
+
+def semicolons(folder) -> list[str]:
+    call = foreign.semicolons_with_decimal_commas_in_latin_letters(folder)
+    return [str(call["files"]), "--weather", call["weather"]]
+
+
+def test_what_a_home_fills_is_settable_counted_and_said(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    rng = np.random.default_rng(2)
+    zones[rng.random(len(zones)) > 0.01].to_parquet(tmp_path / "holes.parquet")
+    holes = tmp_path / "holes.parquet", files[1]
+    def told(*more):  # noqa: E306
+        code, out, _ = run(monkeypatch, capsys, "check", *holes, "--json", *more)
+        assert code == 0
+        return json.loads(out)
+    off, on = told("--fill", "0"), told("--fill", "12h")
+    assert sum(agent["filled"] for agent in off["agents"]) == 0 < sum(agent["filled"] for agent in on["agents"])
+    assert off["rows_kept"] < on["rows_kept"] == on["rows"] == 160
+    assert off["costs"] and off["without"][0]["rows_kept"] >= off["rows_kept"]
+    words = ["--protocol", "plain", "--order", 1, "--json"]
+    _, filled, _ = run(monkeypatch, capsys, "fit", *holes, *words, "--fill", "12h")
+    assert any("filled across gaps of up to 12 h" in note for note in json.loads(filled)["notes"])
+    _, summary, _ = run(monkeypatch, capsys, "fit", *holes, *words[:-1], "--fill", "12h")
+    assert "filled across gaps of up to 12 h" in summary
+
+
+def test_a_fit_that_lacks_rows_names_missing_readings_and_a_remedy_that_works(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    rng = np.random.default_rng(4)
+    zones[rng.random(len(zones)) > 0.35].to_parquet(tmp_path / "holes.parquet")
+    words = ["fit", tmp_path / "holes.parquet", files[1], "--protocol", "plain"]
+    code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 1 and "rows were lost to missing readings" in err and "--fill" in err and "atdm check" in err
+    assert run(monkeypatch, capsys, *words, "--fill", "4d")[0] == 0
+
+
+def test_check_of_one_home_says_whether_it_is_fit_to_take_part(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    own = zones[zones["agent"] == "zone03"]
+    own.to_csv(tmp_path / "own.csv", index=False)
+    for words in ([tmp_path / "own.csv"], [tmp_path / "own.csv", files[1]]):
+        code, out, _ = run(monkeypatch, capsys, "check", *words)
+        assert code == 0 and "this home is fit to take part" in out
+    own.assign(indoor_temp_c=own["indoor_temp_c"] * 1.8 + 32).to_csv(tmp_path / "own.csv", index=False)
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "own.csv")
+    assert code == 1 and "looks like °F" in out and "could not take part" in out

@@ -499,7 +499,7 @@ def test_doubled_parquet_columns_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}, {"fill": "0"}],
+    [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}, {"fill": "2"}],
 )
 def test_options_that_make_no_sense_are_usage_errors(tmp_path, options):
     with pytest.raises(UsageError):

@@ -21,6 +21,9 @@ from atdm.ui import DEFAULT as PAGE
 
 ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
 WeatherFile = Annotated[Path, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2.")]
+OwnWeather = Annotated[
+    Path | None, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2; without it zones are judged alone.")
+]
 WeatherOption = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
@@ -98,6 +101,7 @@ DECLARED = Group({
     "sort": Annotated[bool, typer.Option("--sort", help="Sort rows that are not in the order of time.")],
     "delimiter": Annotated[str, typer.Option(help="CSV column separator.")],
     "decimal": Annotated[str, typer.Option(help="CSV decimal mark.")],
+    "fill": Annotated[str, typer.Option(help="Longest gap that a home fills by itself, linearly; 0 fills nothing.")],
 })  # fmt: skip
 FITTED = Group({
     "protocol": Annotated[ProtocolName, typer.Option(help="Who learns what: see `atdm compare`.")],

@@ -21,8 +21,10 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def duration(text: str, *, zero: bool = False) -> pd.Timedelta:
-    """A length of time such as "30min", "24h", "1d" or "1w"; above zero, unless `zero` allows "0h"."""
+    """A length of time such as "30min", "24h", "1d" or "1w"; above zero, unless `zero` allows "0" and "0h"."""
     # pandas' own parser changes its unit letters between versions, and warns
+    if zero and text.strip() == "0":
+        return pd.Timedelta(0)
     match = _LENGTH.fullmatch(text.strip().lower())
     if match is None or (int(match[1]) == 0 and not zero):
         raise UsageError(f"{text!r} is not a length of time: write a whole number and s, min, h, d or w, as in '24h'")

@@ -13,7 +13,8 @@ import pandas as pd
 
 from atdm.data import clock
 from atdm.data.arrow import pa, pc
-from atdm.data.seconds import ISO, listed_rows, shown
+from atdm.data.quoting import listed_rows, shown
+from atdm.data.seconds import ISO
 from atdm.data.text import MISSING, no_number
 from atdm.errors import DataError
 

@@ -73,6 +73,10 @@ def _temperature_faults(values: FloatArray, time: IntArray, where: str, bounds: 
         if low <= median <= high:
             yield f"{where} has median {median:.1f}, looks like {unit}, not °C: {conversion}"
             return
+    high = float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0
+    if max(bounds) < high < 10 * max(bounds) and not (known % 1).any():
+        yield f"{where} has whole numbers beyond {max(bounds):g}, looks like 0.1°C, not °C: divide by 10"
+        return
     yield from _outside(values, time, where, bounds, "°C")
 
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from atdm.data.quoting import listed_rows, shown
 from atdm.errors import DataError, UsageError
 from atdm.types import IntArray
 
@@ -23,7 +24,9 @@ ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<offset> ?(Z|
 
 
 def length(text: str, *, zero: bool = False) -> int:
-    """A length of time such as "30min", "24h" or "1d"; above zero, unless `zero` allows "0h". [s]"""
+    """A length of time such as "30min", "24h" or "1d"; above zero, unless `zero` allows "0" and "0h". [s]"""
+    if zero and text.strip() == "0":
+        return 0
     match = _LENGTH.fullmatch(text.strip().lower())
     if match is None or (int(match[1]) == 0 and not zero):
         raise UsageError(f"{text!r} is not a length of time: write a whole number and s, min, h, d or w, as in '24h'")
@@ -116,15 +119,3 @@ def moments(stamps: Sequence[datetime], where: str, timezone: str | None) -> Int
             raise DataError(f"{where} {moment} in data row {row + 1} is no whole second: resample to whole seconds")
         found[row] = round(moment.timestamp())
     return found
-
-
-def listed_rows(rows: Sequence[int] | IntArray) -> str:
-    """The first of some row numbers, in words; they are counted from 1."""
-    first = ", ".join(str(int(row) + 1) for row in rows[:3])
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return f"data row{'s' if len(rows) > 1 else ''} {first}{more}"
-
-
-def shown(cell: str) -> str:
-    """A cell as a message quotes it: on one line, short."""
-    return repr(cell if len(cell) <= 40 else cell[:37] + "...")

@@ -23,6 +23,7 @@ from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
 from atdm.data.format import Format
 from atdm.data.keep import NS, Kept, keep
+from atdm.data.sources.source import Source
 from atdm.errors import DataError, UsageError
 from atdm.types import IntArray
 
@@ -130,6 +131,27 @@ def read_zones(path: StrPath, declared: Format) -> ZoneTable:
     )
 
 
+def read_home(source: Source, weather: WeatherTable | None) -> ZoneTable:
+    """One home's readings from where they are, as its agent takes them: those from where the weather begins. Those
+    after its end, which are for collecting, are not judged."""
+    since = None if weather is None else int(weather.readings.index[0].timestamp()) - 1
+    found = source.rows(since)
+    home = found.agent or "home"
+    time = pd.DatetimeIndex(pd.to_datetime(found.time, unit="s", utc=True)).as_unit("ns")
+    columns = {"code": 0, "time": time, "indoor_temp_c": found.temperature, "load_kw": found.load}
+    long, notes = pd.DataFrame(columns), found.notes
+    if weather is not None and (late := int((time > weather.readings.index[-1]).sum())):
+        long = long[(time <= weather.readings.index[-1])]
+        notes = (*notes, f"{late} rows later than the weather are not judged")
+    if long.empty:
+        when = "" if since is None else " while there is weather"
+        raise DataError(f"{source.name}: has no readings{when}: check that it has some of that time")
+    agents = pd.Index([home], name="agent")
+    return ZoneTable(
+        source=source.name, readings=long, agents=agents, owner=pd.Series(agents.to_numpy(), index=agents), notes=notes
+    )
+
+
 def read_weather(path: StrPath, declared: Format) -> WeatherTable:
     """The weather table, typed, without doubles, in order; its values are not judged yet."""
     where = Path(path)
@@ -154,6 +176,16 @@ def kept_of(zones: ZoneTable, weather: WeatherTable, declared: Format) -> Kept:
         within["solar_w_m2"] / 1000.0,  # W/m² -> kW/m²
         step=step,
         longest=clock.duration(declared.fill, zero=True),
+    )
+
+
+def any_weather(zones: ZoneTable) -> WeatherTable:
+    """Weather for every stamp a home may have or fill, where only the homes are looked at."""
+    time, step = zones.time, step_of(zones) or pd.Timedelta("1D")
+    grid = pd.date_range(time[0], time[-1], freq=step, name="time").as_unit("ns")
+    values = np.arange(len(grid)) % 2.0  # of nothing, and not constant: nobody shall be told that it is
+    return WeatherTable(
+        source="", readings=pd.DataFrame({"outdoor_temp_c": values, "solar_w_m2": values}, index=grid), notes=()
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from atdm.data.seconds import listed_rows, shown
+from atdm.data.quoting import listed_rows, shown
 from atdm.errors import DataError, UsageError
 from atdm.types import FloatArray
 

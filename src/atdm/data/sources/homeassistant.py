@@ -178,7 +178,7 @@ class HomeAssistant(Source):
         known = entity.states.value[~np.isnan(entity.states.value)]
         median = float(np.median(known)) if len(known) else math.nan
         for low, high, unit, _ in OTHER_TEMPERATURES:
-            if low <= median <= high:
+            if low <= median <= high and unit in TEMPERATURE:
                 said = f"{entity.name} has median {median:.1f}, looks like {unit}"
                 raise DataError(f"{self.name}: {said}: give the option unit={unit}")
 

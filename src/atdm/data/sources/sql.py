@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from atdm.data.seconds import instants, length, listed_rows, moments, shown
+from atdm.data.quoting import listed_rows, shown
+from atdm.data.seconds import instants, length, moments
 from atdm.data.sources.database import TIMEOUT, open_database
 from atdm.data.sources.secret import read_secret
 from atdm.data.sources.source import Rows, Source

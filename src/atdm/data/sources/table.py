@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from atdm.data.format import Format
-from atdm.data.seconds import instants, listed_rows, stamp
+from atdm.data.quoting import listed_rows
+from atdm.data.seconds import instants, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.text import PARQUET, check_file, numbers, read_cells
 from atdm.errors import DataError, UsageError
