@@ -3,6 +3,7 @@
 python -m tests.data.foreign FOLDER        writes them all, to look at
 """
 
+import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -260,6 +261,88 @@ def newest_first_with_names_that_are_numbers(folder: Path) -> dict[str, Any]:
     table = zones.assign(agent=zones["agent"].map(names)).iloc[::-1]
     table.to_csv(folder / "zones.csv.gz", index=False)
     return {"files": folder / "zones.csv.gz", "weather": sky(folder)}
+
+
+@kind
+def units_in_a_line_of_their_own(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    table = zones.rename(columns={"indoor_temp_c": "Temperature", "load_kw": "Power"})
+    header, *lines = table.to_csv(index=False, sep=";").splitlines()
+    (folder / "h.csv").write_text("\n".join([header, ";;°C;kW", *lines]), encoding="utf-8")
+    return {"files": folder / "h.csv", "weather": sky(folder)}
+
+
+@kind
+def rows_that_end_in_a_delimiter_in_utf_16(folder: Path) -> dict[str, Any]:
+    header, *lines = truth()[0].to_csv(index=False, sep=";").splitlines()
+    (folder / "h.csv").write_text("\n".join([header, *(line + ";" for line in lines)]), encoding="utf-16")
+    return {"files": folder / "h.csv", "weather": sky(folder)}
+
+
+@kind
+def commas_in_quotes_between_commas(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    table = zones.assign(indoor_temp_c=comma(zones["indoor_temp_c"]), load_kw=comma(zones["load_kw"]))
+    table.to_csv(folder / "h.csv", index=False, quoting=csv.QUOTE_ALL)
+    return {"files": folder / "h.csv", "weather": sky(folder)}
+
+
+@kind
+def thousands_in_groups(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    watts = (zones["load_kw"] * 1000).map(lambda v: f"{v:,.1f}".translate(str.maketrans(",.", ".,")))
+    table = zones.drop(columns="load_kw").assign(load_w=watts, indoor_temp_c=comma(zones["indoor_temp_c"]))
+    table.to_csv(folder / "h.csv", index=False, sep=";")
+    return {"files": folder / "h.csv", "weather": sky(folder)}
+
+
+@kind
+def a_day_that_ends_at_24_o_clock(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    start, end = zones["time"], zones["time"] + pd.Timedelta("30min")
+    stamps = end.dt.strftime("%d.%m.%Y %H:%M").where(
+        end.dt.hour + end.dt.minute > 0, start.dt.strftime("%d.%m.%Y 24:00")
+    )
+    zones.assign(time=stamps).to_csv(folder / "h.csv", index=False)
+    return {
+        "files": folder / "h.csv", "weather": sky(folder), "timezone": "UTC", "label": "end", "weather_label": "start",
+    }  # fmt: skip
+
+
+@kind
+def a_workbook_with_cells_of_days_and_hours(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    time = zones["time"].dt.tz_localize(None)
+    table = pd.DataFrame(
+        {
+            "Datum": time.dt.date, "Zeit": time.dt.time, "Haus": zones["agent"],
+            "Temp [°C]": comma(zones["indoor_temp_c"]), "Leistung [kW]": zones["load_kw"],
+        }
+    )  # fmt: skip
+    table.to_excel(folder / "h.xlsx", index=False)
+    return {"files": folder / "h.xlsx", "weather": sky(folder), "timezone": "UTC"}
+
+
+@kind
+def a_workbook_with_a_sheet_per_quantity(folder: Path) -> dict[str, Any]:
+    with pd.ExcelWriter(folder / "h.xlsx") as book:
+        wide("indoor_temp_c").tz_localize(None).to_excel(book, sheet_name="Temperature")
+        wide("load_kw").tz_localize(None).to_excel(book, sheet_name="Power")
+    return {"files": folder / "h.xlsx", "weather": sky(folder), "timezone": "UTC", "sheet": "*", "load_unit": "kW"}
+
+
+@kind
+def days_as_excel_counts_them(folder: Path) -> dict[str, Any]:
+    zones, _ = truth()
+    days = zones["time"].dt.as_unit("s").astype("int64") / 86400 + 25569
+    zones.assign(time=days.map("{:.6f}".format)).to_csv(folder / "h.csv", index=False)
+    return {"files": folder / "h.csv", "weather": sky(folder), "timezone": "UTC"}
+
+
+@kind
+def a_first_column_without_a_name(folder: Path) -> dict[str, Any]:
+    truth()[0].set_index("time").rename_axis(None).to_csv(folder / "h.csv")
+    return {"files": folder / "h.csv", "weather": sky(folder)}
 
 
 def autumn(folder: Path, *, offset: bool) -> tuple[Path, pd.DataFrame]:

@@ -190,7 +190,10 @@ REFUSED = {
         lambda f: csv(f, foreign.truth()[0].assign(last_updated="2024-01-18T00:00Z")),
         "several columns may be the time stamp", {"time": "time"},
     ),
-    "no stamp": (lambda f: csv(f, renamed(time="wann")), "no column says that it is the time", {"time": "wann"}),
+    "no stamp": (
+        lambda f: csv(f, foreign.truth()[0].assign(time=lambda z: z["time"].dt.as_unit("s").astype("int64")).rename(
+            columns={"time": "wann"})), "no column says that it is the time", {"time": "wann"},
+    ),
     "several sheets": (sheets_of_two_years, "has the sheets 'a', 'b', 'c'", {"sheet": "*"}),
     "a sheet that is not there": (
         lambda f: {**foreign.a_workbook_with_a_sheet_per_home(f), "sheet": "d"}, "no sheet 'd'", {"sheet": "a"},

@@ -149,7 +149,8 @@ def outdoor_oddities(outdoor: pd.Series, load: pd.DataFrame | None) -> Iterator[
         total = load.mean(axis="columns").reindex(outdoor.index)
         heated = outdoor[total > 0.25 * total.max()]
         if len(heated) and heated.median() > HEATED_OUTDOOR_C:
-            text = f"the outdoor temperature is {heated.median():.1f} (median) while homes heat: looks like °F, not °C"
+            warm = f"{heated.median():.1f} (median) while homes heat"
+            text = f"the outdoor temperature is {warm}: looks like °F or tenths, not °C"
             yield Finding((), "looks like °F", text, "°F")
             return
     time = pd.DatetimeIndex(outdoor.index)
@@ -157,7 +158,7 @@ def outdoor_oddities(outdoor: pd.Series, load: pd.DataFrame | None) -> Iterator[
         return
     month = outdoor.groupby((time - time[0]) // pd.Timedelta("30D"))
     if (spread := float((month.max() - month.min()).max())) > OUTDOOR_RANGE_K:
-        text = f"the outdoor temperature moves by {spread:.0f} K within a month: looks like °F, not °C"
+        text = f"the outdoor temperature moves by {spread:.0f} K within a month: looks like °F or tenths, not °C"
         yield Finding((), "looks like °F", text, "°F")
 
 

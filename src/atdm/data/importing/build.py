@@ -351,17 +351,18 @@ def _add(
         for code, owner in dict.fromkeys(zip(codes.tolist(), owners, strict=True)):
             if collected.building.setdefault(names[code], owner) != owner:
                 raise DataError(f"{sheet.where}: home {names[code]!r} has more than one building: give it one")
+    order = np.argsort(codes, kind="stable")
+    rows_of = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
     for column in plan.columns:
         values = numbers(sheet.frame[column.header], sheet, declared)
-        for code, name in enumerate(names):
-            own = column.agent or name
-            rows = stays & (codes == code) & ~np.isnan(values)
-            if not rows.any():
+        for name, own_rows in zip(names, rows_of, strict=True):
+            agent = column.agent or name
+            rows = own_rows[stays[own_rows] & ~np.isnan(values[own_rows])]
+            if not len(rows):
                 continue
-            unit = _unit(column, own, sheet, declared, account)
+            unit = _unit(column, agent, sheet, declared, account)
             value = values[rows] * unit.factor + unit.offset if unit.name != OURS[column.quantity] else values[rows]
-            part = Series(time[rows], value, unit)
-            collected.parts.setdefault((own, column.quantity), []).append(part)
+            collected.parts.setdefault((agent, column.quantity), []).append(Series(time[rows], value, unit))
 
 
 def _homes(

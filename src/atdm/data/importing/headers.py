@@ -40,7 +40,7 @@ _CLOCK = _words("""
 _AGENT = _words("""
     agent home house haus household haushalt home_id house_id dwelling dwelling_id zone room raum wohnung flat
     apartment site site_id id name device device_id sensor thermostat customer kunde objekt unit logement
-    vivienda
+    vivienda entity_id
 """)
 _BUILDING = _words("""
     building gebäude gebaeude building_id
@@ -69,6 +69,7 @@ _FILLERS = _words("""
     radiation raum reading room sensor shortwave state temp temperature thermal total usage used value wert
     zähler
 """)
+_DATED = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 _SETPOINT = re.compile(r"set.?point|soll|target|consigne", re.I)
 
 
@@ -160,16 +161,20 @@ def _time(sheet: Sheet, headers: Sequence[str], declared: Declared, account: Acc
         if declared.time in headers:
             return (declared.time,)
         return tuple(_found(sheet, headers, name.strip(), option) for name in declared.time.split("+"))
-    typed = [name for name in headers if pd.api.types.is_datetime64_any_dtype(sheet.frame[name].dtype)]
-    if len(typed) == 1:
-        return (typed[0],)
     keys = {name: _key(name) for name in headers}
     date = [name for name in headers if keys[name] in _DATE]
     hour = [name for name in headers if keys[name] in _CLOCK and name not in date]
     if len(date) == 1 and len(hour) == 1 and not _has_date(sheet.frame[hour[0]]):
         account.say(Kind.GUESSED, sheet.where, f"columns {date[0]!r} and {hour[0]!r} together are the stamp")
         return (date[0], hour[0])
+    typed = [name for name in headers if pd.api.types.is_datetime64_any_dtype(sheet.frame[name].dtype)]
+    if len(typed) == 1:
+        return (typed[0],)
     named = [name for name in headers if keys[name] in _TIME] or date
+    if not named:
+        named = [name for name in headers if _DATED.search(str(sheet.frame[name].iloc[0]))]
+        if len(named) == 1:
+            account.say(Kind.GUESSED, sheet.where, f"column {named[0]!r} is the stamp, for it holds dates")
     if len(named) != 1:
         names = ", ".join(shown(name) for name in (named or headers)[:8])
         what = "several columns may be the time stamp" if named else "no column says that it is the time stamp"

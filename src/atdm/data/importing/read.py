@@ -13,7 +13,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pandas as pd
 
 from atdm.data.importing.account import Account, Kind
 from atdm.data.importing.declared import Declared
+from atdm.data.importing.units import is_unit
 from atdm.data.quoting import shown
 from atdm.data.text import MAX_BYTES
 from atdm.errors import DataError, UsageError
@@ -84,7 +85,21 @@ def sheets(path: Path, declared: Declared, account: Account) -> list[Sheet]:
     for sheet in found:
         if sheet.frame.empty:
             raise DataError(f"{sheet.where}: has a header but no rows: export the readings again")
-    return found
+    return [_with_units(sheet, account) for sheet in found]
+
+
+def _with_units(sheet: Sheet, account: Account) -> Sheet:
+    """A line of units under the header as part of the header."""
+    first = {
+        name: "" if cell is None or cell != cell else str(cell).strip() for name, cell in sheet.frame.iloc[0].items()
+    }
+    given = {name: cell for name, cell in first.items() if cell.strip("[]()")}
+    units = {name: cell.strip("[]()") for name, cell in given.items() if is_unit(cell.strip("[]()"))}
+    if not units or len(units) < len(given) - 1:  # beside them the format of the stamp may be said
+        return sheet
+    account.say(Kind.GUESSED, sheet.where, "the line under the header says the units")
+    frame = sheet.frame.iloc[1:].rename(columns={name: f"{name} [{cell}]" for name, cell in units.items()})
+    return replace(sheet, frame=frame.reset_index(drop=True).infer_objects(), first_row=sheet.first_row + 1)
 
 
 def numbers(cells: pd.Series, sheet: Sheet, declared: Declared) -> npt.NDArray[np.float64]:
@@ -153,6 +168,8 @@ def _stem(path: Path) -> str:
 
 def _text(path: Path, declared: Declared, account: Account) -> Sheet:
     raw = _unpacked(path)
+    if b"\0" in raw[:LOOKED_AT] and not raw.startswith((b"\xff\xfe", b"\xfe\xff")) and declared.encoding is None:
+        raise DataError(f"{path}: is not text: save it as .csv, or give it its right ending (.xlsx, .parquet)")
     encoding = declared.encoding or _encoding(path, raw, account)
     try:
         text = raw.decode(encoding)
@@ -167,8 +184,6 @@ def _text(path: Path, declared: Declared, account: Account) -> Sheet:
     text = text.removeprefix("\ufeff")
     if not text.strip():
         raise DataError(f"{path}: is empty: export the readings again")
-    if "\0" in text[:LOOKED_AT]:
-        raise DataError(f"{path}: is not text: save it as .csv, or give it its right ending (.xlsx, .parquet)")
     lines = text[:LOOKED_AT].splitlines()
     delimiter = declared.delimiter or _delimiter(path, lines, declared.option)
     skip = _lines_before(lines, delimiter) if declared.skip_rows is None else declared.skip_rows
@@ -239,12 +254,17 @@ def _delimiter(path: Path, lines: list[str], option: str) -> str:
 
 def _lines_before(lines: list[str], delimiter: str) -> int:
     """Lines before the header: the first with as many fields as most lines have, none of them a number."""
-    rows = list(csv.reader(lines[:-1] or lines, delimiter=delimiter))
+    rows = [_without_end(row) for row in csv.reader(lines[:-1] or lines, delimiter=delimiter)]
     width = Counter(len(row) for row in rows[-50:]).most_common(1)[0][0]
     for number, row in enumerate(rows):
         if len(row) == width and sum(bool(cell.strip()) for cell in row) > width / 2:
             return number
     return 0
+
+
+def _without_end(row: list[str]) -> list[str]:
+    """A line's fields, without the empty one that a delimiter at its end makes."""
+    return row[:-1] if row and not row[-1].strip() else row
 
 
 def _header(path: Path, lines: list[str], delimiter: str, skip: int) -> list[str]:
@@ -262,21 +282,22 @@ def _named(where: object, names: list[Any]) -> list[str]:
     for name, count in Counter(named).items():
         if count > 1:
             raise DataError(f"{where}: column {name!r} appears {count} times: give each its own name")
-    if sum(_as_number(name.replace(",", ".")) is not None for name in named) > len(named) / 2:
-        raise DataError(f"{where}: its first line is no header ({', '.join(named[:4])}): write column names there")
+    if sum(_as_number(name.replace(",", ".")) is not None for name in named) >= len(named) / 2:
+        raise DataError(
+            f"{where}: {', '.join(named[:4])} … is no header: write column names there; if decimal commas stand "
+            "between commas, export it with ';' between columns"
+        )
     return named
 
 
 def _decimal(frame: pd.DataFrame, delimiter: str) -> str:
-    if delimiter == ",":
-        looked = frame.head(200).to_numpy().ravel()  # only cells in quotes can have a comma
-    else:
-        looked = frame.head(1000).to_numpy().ravel()
-    commas = sum(_COMMA.fullmatch(cell.strip()) is not None for cell in looked)
-    points = sum(_POINT.fullmatch(cell.strip()) is not None for cell in looked)
-    both = [cell for cell in looked if "," in cell and "." in cell and re.fullmatch(r"[+-]?[\d.,]+", cell.strip())]
+    """The mark in most of the first cells of text that are numbers; where a cell has both, the last of them."""
+    first = frame.head(200 if delimiter == "," else 1000)  # only cells in quotes can have a comma between commas
+    cells = [cell.strip() for cell in first.to_numpy().ravel() if isinstance(cell, str)]
+    both = [cell for cell in cells if "," in cell and "." in cell and re.fullmatch(r"[+-]?[\d.,]+", cell)]
     if both:
         return "," if both[0].rfind(",") > both[0].rfind(".") else "."
+    commas, points = (sum(mark.fullmatch(cell) is not None for cell in cells) for mark in (_COMMA, _POINT))
     return "," if commas > points else "."
 
 
@@ -298,7 +319,9 @@ def _workbook(path: Path, declared: Declared, account: Account) -> list[Sheet]:
         raise DataError(f"{path}: has no sheet with cells: export the readings again")
     names, option = ", ".join(repr(name) for name in list(filled)[:5]), f"--{declared.option}sheet"
     if declared.sheet is None and len(filled) > 1:
-        raise DataError(f"{path}: has the sheets {names}: say {option} NAME, or {option} '*' if each sheet is a home")
+        raise DataError(
+            f"{path}: has the sheets {names}: say {option} NAME, or {option} '*' if each sheet is a home or a quantity"
+        )
     if declared.sheet is not None and declared.sheet != "*":
         if declared.sheet not in filled:
             raise DataError(f"{path}: has no sheet {declared.sheet!r}: say {option} with one of {names}")
@@ -314,7 +337,7 @@ def _workbook(path: Path, declared: Declared, account: Account) -> list[Sheet]:
         body = body.loc[:, used].set_axis(_named(where, header[used].fillna("").tolist()), axis="columns")
         body = body.dropna(how="all").reset_index(drop=True).infer_objects()
         own = name if declared.sheet == "*" else _stem(path)
-        found.append(Sheet(where, own, path, body, declared.decimal or ".", skip + 2))
+        found.append(Sheet(where, own, path, body, declared.decimal or _decimal(body, ""), skip + 2))
     return found
 
 
@@ -353,4 +376,4 @@ def _json(path: Path, declared: Declared, account: Account) -> Sheet:
     except (ValueError, TypeError, LookupError, AttributeError):
         raise DataError(f"{path}: is not JSON with one object per line: export it again, or as .csv") from None
     frame.columns = pd.Index(_named(path, list(frame.columns)))
-    return Sheet(str(path), _stem(path), path, frame, declared.decimal or ".", 1)
+    return Sheet(str(path), _stem(path), path, frame, declared.decimal or _decimal(frame, ""), 1)

@@ -32,6 +32,8 @@ _TIMES = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:
 FORMATS = tuple(date + time for date in _DATES for time in _TIMES)
 TRIED = 400  # distinct stamps on which every format is tried before the one that is left reads all
 _EPOCH = {"s": (1e8, 1e10), "ms": (1e11, 1e13), "us": (1e14, 1e16), "ns": (1e17, 1e19)}  # years 1973 to 2286
+_EXCEL_DAYS = (20_000, 80_000)  # years 1954 to 2119
+EXCEL_1970 = 25569  # 1970-01-01, in days as Excel counts them
 _MIDNIGHT = re.compile(r"(.*\D)24(:00(?::00)?)$", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-]?)(\d{1,2})(?::?(\d\d))?", re.I | re.ASCII)
 
@@ -71,12 +73,15 @@ def _parsed(
     words = pd.Series(unique, dtype=str)
     _refuse((words == "").to_numpy()[codes], where, sheet, "is empty: remove such rows")
     given = declared.time_format
-    if given is not None and given.lower().startswith("epoch"):
+    if given is not None and given.lower().startswith(("epoch", "excel")):
         unit = given.lower().removeprefix("epoch").strip() or "s"
-        if unit not in _EPOCH:
-            raise UsageError(f"{option} {given!r}: write 'epoch s', 'epoch ms', 'epoch us' or 'epoch ns'")
+        if unit not in (*_EPOCH, "excel"):
+            raise UsageError(f"{option} {given!r}: write 'epoch s', 'epoch ms', 'epoch us', 'epoch ns' or 'excel'")
         return _epoch(pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float), unit, where, sheet, account)
-    digits = words.str.fullmatch(r"\d{9,19}(\.\d*)?").all() and not words.str.fullmatch("(19|20)[0-9]{10}").all()
+    digits = (
+        words.str.fullmatch(r"\d{9,19}(\.\d*)?|[2-7]\d{4}(\.\d*)?").all()
+        and not words.str.fullmatch("(19|20)[0-9]{10}").all()
+    )
     if given is None and digits:
         return _epoch(pd.to_numeric(texts).to_numpy(dtype=float), None, where, sheet, account)
     matches = [_ISO.fullmatch(word) for word in words]
@@ -118,8 +123,12 @@ def _epoch(
     values: npt.NDArray[np.float64], unit: str | None, where: str, sheet: Sheet, account: Account
 ) -> tuple[pd.DatetimeIndex, bool]:
     _refuse(np.isnan(values), where, sheet, "is no number: remove such rows, or say --time-format")
+    size = float(np.median(np.abs(values)))
+    if unit == "excel" or (unit is None and _EXCEL_DAYS[0] < size < _EXCEL_DAYS[1]):
+        account.say(Kind.DECLARED if unit else Kind.GUESSED, sheet.where, "stamps are days as Excel counts them")
+        seconds = np.rint((values - EXCEL_1970) * 86400).astype(np.int64)
+        return pd.DatetimeIndex(seconds * 10**9), False
     if unit is None:
-        size = float(np.median(np.abs(values)))
         unit = next((name for name, (low, high) in _EPOCH.items() if low <= size < high), None)
         if unit is None:
             raise DataError(f"{where} holds numbers like {size:g}: say --time-format, e.g. 'epoch s' or '%Y%m%d%H%M'")

@@ -84,6 +84,7 @@ def _key(text: str) -> str:
 
 _BY_KEY = {_key(unit.name): unit for unit in _UNITS}
 _BY_KEY |= {_key(word): unit for unit in _UNITS for word in _SPELLINGS.get(unit.name, ())}
+_MEASURED = re.compile(r"temp|t_?(in|out|room)|power|leist|load|heat|heiz|energ|grad|outdoor|dry", re.I)
 _BRACKETS = re.compile(r"[\[(]\s*([^\])]+?)\s*[\])]\s*$|\bin\s+(\S+)$")
 
 
@@ -94,6 +95,11 @@ def unit(text: str, quantity: Quantity, where: str) -> Unit:
         known = ", ".join(u.name for u in _UNITS if u.measure in MEASURES[quantity])
         raise UsageError(f"{where} {text!r} is no unit of {quantity}: choose one of {known}")
     return found
+
+
+def is_unit(text: str) -> bool:
+    """Whether a cell is a unit and nothing else."""
+    return _key(text) in _BY_KEY if text.strip() else False
 
 
 def split_header(header: str) -> tuple[str, Unit | None]:
@@ -107,7 +113,7 @@ def split_header(header: str) -> tuple[str, Unit | None]:
         tail = "".join(parts[-(2 * words - 1) :])
         whole = len(parts) <= 2 * words - 1
         found = _BY_KEY.get(_key(tail))
-        # a bare letter alone may be a name, as may a word that is all of the header
-        if found is not None and not (whole and len(tail) == 1):
-            return "".join(parts[: -(2 * words - 1)]).strip(" _-"), found
+        before = "".join(parts[: -(2 * words - 1)]).strip(" _-")
+        if found is not None and (len(tail) > 1 or (not whole and _MEASURED.search(before))):  # "House C" is a house
+            return before, found
     return header.strip(), None
