@@ -17,7 +17,7 @@ from atdm.cli.options import (
     WeatherOption,
     grouped,
 )  # fmt: skip
-from atdm.cli.output import log_line, out, show
+from atdm.cli.printing import log_line, out, show
 from atdm.data.sources.registry import open_sources
 from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
 from atdm.protocol.options import WeightsName

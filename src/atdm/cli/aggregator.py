@@ -25,7 +25,8 @@ from atdm.cli.options import (
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, log_line, out, read, show
+from atdm.cli.output import finish, read
+from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
 from atdm.data.format import Format
 from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan

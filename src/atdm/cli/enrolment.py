@@ -9,7 +9,6 @@ import typer
 from atdm.cli.options import Timezone, WeatherFile
 from atdm.data.format import Format
 from atdm.deploy import enrolment
-from atdm.deploy.aggregator import parse_day
 from atdm.deploy.own import weather_from
 
 app = typer.Typer()
@@ -59,6 +58,8 @@ def enroll_roster(
     ] = None,
 ) -> None:
     """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
+    from atdm.deploy.aggregator import parse_day  # with pandas, which a home that makes its keys does without
+
     roster, nats = enrolment.create_roster(folder, output, host, parse_day(since, "--since"))
     print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
     if nats is None:

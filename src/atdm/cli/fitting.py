@@ -24,7 +24,8 @@ from atdm.cli.options import (
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, named, out, read, results, show
+from atdm.cli.output import finish, named, read, results
+from atdm.cli.printing import out, show
 from atdm.data import quality
 from atdm.data.sources import open_source
 from atdm.errors import UsageError

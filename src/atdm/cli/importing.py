@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from atdm.cli.options import SPEC, Json, Sourced, grouped
-from atdm.cli.output import out, show
+from atdm.cli.printing import out, show
 from atdm.data.importing import Imported, import_source, import_tables
 from atdm.data.sources import open_source
 from atdm.data.sources.registry import is_named
