@@ -81,6 +81,8 @@ def prepare_agent(
     readings, sky = own.read(), weather_from(weather, declared)
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
+    for note in own.notes:
+        say(f"{keys.name}: {note}")
     if signed_weather is not None:
         check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
