@@ -18,6 +18,8 @@ MACHINE = ("localtime", "posixrules", "Factory")  # files beside the zones that 
 
 MONDAY = 4 * 86400  # 5 January 1970: any Monday does; a fixed one makes a weekly season start on Mondays
 
+LONGEST = 2**33  # s, 272 years: what pandas can hold
+
 _LENGTH = re.compile(r"(\d+)\s*(s|min|h|d|w)")
 _UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<offset> ?(Z|[+-]\d\d(:?\d\d)?))?)?", re.ASCII)
@@ -30,7 +32,10 @@ def length(text: str, *, zero: bool = False) -> int:
     match = _LENGTH.fullmatch(text.strip().lower())
     if match is None or (int(match[1]) == 0 and not zero):
         raise UsageError(f"{text!r} is not a length of time: write a whole number and s, min, h, d or w, as in '24h'")
-    return int(match[1]) * _UNIT[match[2]]
+    found = int(match[1]) * _UNIT[match[2]]
+    if found > LONGEST:
+        raise UsageError(f"{text!r} is too long a time: write something like '24h'")
+    return found
 
 
 def zone(name: str) -> ZoneInfo:
