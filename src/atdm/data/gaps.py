@@ -110,7 +110,7 @@ def company(has: BoolArray, names: Sequence[str]) -> Company:
     own = lacks.sum(axis=0)
     lacking = lacks.sum(axis=1)  # by row: how many of the homes that stay lack it
     stays = np.ones(len(names), dtype=bool)
-    while _costs_too_much(lacking, len(names)) and _may_lose_one(stays):
+    while costs_too_much(int(np.count_nonzero(lacking)), len(lacking), len(names)) and _may_lose_one(stays):
         won_back = lacks[lacking == 1].sum(axis=0)  # by home: rows that it alone lacks
         worst = min(np.flatnonzero(stays).tolist(), key=lambda i: (-won_back[i], -own[i], names[i]))
         stays[worst] = False
@@ -150,10 +150,10 @@ def _interpolated(time: IntArray, value: FloatArray, longest: int) -> FloatArray
     return whole
 
 
-def _costs_too_much(lacking: IntArray, homes: int) -> bool:
+def costs_too_much(lost: int, whole: int, homes: int) -> bool:
+    """Whether so many lost rows (or days) of a window are more than a home is worth (Rule 4)."""
     few, many = LOST_PARTS
-    lost = int(np.count_nonzero(lacking))
-    return lost > 0 and min(max(homes, few), many) * lost >= len(lacking)
+    return lost > 0 and min(max(homes, few), many) * lost >= whole
 
 
 def _may_lose_one(stays: BoolArray) -> bool:

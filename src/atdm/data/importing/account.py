@@ -36,6 +36,7 @@ class Line:
     what: str
 
     def as_dict(self) -> dict[str, str]:
+        """The line for `--json`."""
         return {"kind": str(self.kind), "where": self.where, "what": self.what}
 
 
@@ -52,11 +53,34 @@ class Account:
     lines: list[Line] = field(default_factory=list)
 
     def say(self, kind: Kind, where: str, what: str) -> None:
+        """Write a line, once.
+
+        Parameters
+        ----------
+        kind : Kind
+            What it is about.
+        where : str
+            The file, home or table.
+        what : str
+            In words.
+        """
         line = Line(kind, where, what)
         if line not in self.lines[-200:]:  # a workbook says the same for each of its sheets
             self.lines.append(line)
 
     def of(self, kind: Kind) -> tuple[Line, ...]:
+        """The lines of one kind.
+
+        Parameters
+        ----------
+        kind : Kind
+            Which.
+
+        Returns
+        -------
+        tuple of Line
+            In the order in which they came.
+        """
         return tuple(line for line in self.lines if line.kind is kind)
 
     def text(self) -> str:
