@@ -1,6 +1,8 @@
 """The commands as a new user runs them."""
 
 import json
+import math
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -399,3 +401,50 @@ def test_check_of_one_home_says_whether_it_is_fit_to_take_part(files, tmp_path, 
     own.assign(indoor_temp_c=own["indoor_temp_c"] * 1.8 + 32).to_csv(tmp_path / "own.csv", index=False)
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "own.csv")
     assert code == 1 and "looks like °F" in out and "could not take part" in out
+
+
+@pytest.fixture
+def house(tmp_path):
+    """One home's half-hours of a week in SQLite, and weather for them."""
+    time = pd.date_range("2024-01-01", periods=7 * 48, freq="30min", tz="UTC")
+    sky = pd.DataFrame({"time": time, "outdoor_temp_c": 5 + np.sin(np.arange(336) / 9), "solar_w_m2": 50.0})
+    sky.assign(solar_w_m2=(np.arange(336) % 48) * 5.0).to_csv(tmp_path / "weather.csv", index=False)
+    with sqlite3.connect(tmp_path / "house.db") as made:
+        made.execute("CREATE TABLE r (t INTEGER, room REAL, heat REAL)")
+        rows = [(int(t.timestamp()), 20 + math.sin(i / 7), 1.0 + i % 3) for i, t in enumerate(time)]
+        made.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+    made.close()
+    (tmp_path / "home.toml").write_text(
+        f'source = "sql:{tmp_path / "house.db"}"\n'
+        'query = "SELECT t AS time, room AS temperature, heat AS load FROM r ORDER BY t"\n'
+    )
+    return tmp_path
+
+
+def test_check_and_import_read_a_source(monkeypatch, capsys, house):
+    code, out, _ = run(monkeypatch, capsys, "check", "--source", house / "home.toml", house / "weather.csv")
+    assert code == 0 and "fit to take part" in out
+    code, out, _ = run(monkeypatch, capsys, "import", house / "home.toml", "--agent", "h1", "-o", house / "mine")
+    assert code == 0 and "zones.parquet" in out
+    zones = pd.read_parquet(house / "mine" / "zones.parquet")
+    assert len(zones) == 336 and set(zones["agent"]) == {"h1"} and zones["load_kw"].tolist()[:3] == [1, 2, 3]
+    words = ["--query", "SELECT t AS time, room * 1.8 + 32 AS temperature, heat AS load FROM r ORDER BY t"]
+    code, out, _ = run(monkeypatch, capsys, "check", "--source", f"sql:{house / 'house.db'}", *words)
+    assert code == 1 and "looks like °F" in out and "could not take part" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["check"], 2, "give a table of zones, or --source for one home"),
+        (["check", "--source", "influx:x"], 2, "influx: unknown kind of source"),
+        (["check", "--source", "sql:none.db"], 2, "give a query (--query)"),
+        (["check", "--source", "sql:none.db", "--option", "query"], 2, "write NAME=VALUE"),
+        (["import", "sql:none.db", "--query", "SELECT 1"], 2, "nowhere to write: say -o FOLDER, or --dry-run"),
+        (["import", "sql:none.db", "--query", "SELECT 1", "-o", "made"], 1, "none.db: no such file"),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_one_line(monkeypatch, capsys, tmp_path, words, code, why):
+    monkeypatch.chdir(tmp_path)
+    found, out, err = run(monkeypatch, capsys, *words)
+    assert (found, len(err.strip().splitlines())) == (code, 1) and why in err and not (tmp_path / "made").exists()

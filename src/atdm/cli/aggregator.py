@@ -25,13 +25,14 @@ from atdm.cli.options import (
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, log_line, out, read, show
+from atdm.cli.output import finish, read
+from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
-from atdm.data.tables import Format
-from atdm.deploy.agent import weather_from
+from atdm.data.format import Format
 from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
+from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
 from atdm.deploy.rehearse import rehearse as rehearsal
 from atdm.deploy.watch import Seeing, parse_end, watch_rows

@@ -10,6 +10,7 @@ import typer
 import atdm
 from atdm.cli.options import (
     FITTED,
+    SPEC,
     By,
     Declared,
     Dither,
@@ -17,13 +18,17 @@ from atdm.cli.options import (
     Json,
     Output,
     OwnWeather,
+    Sourced,
     WeatherFile,
     WriteAnyway,
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, named, out, read, results, show
+from atdm.cli.output import finish, named, read, results
+from atdm.cli.printing import out, show
 from atdm.data import quality
+from atdm.data.sources import open_source
+from atdm.errors import UsageError
 from atdm.protocol.options import FitOptions
 from atdm.protocol.rules import Rules
 from atdm.report.evidence import diagnosis
@@ -76,14 +81,24 @@ def fit(
 @app.command()
 @grouped
 def check(
-    zones: ZonesFile,
     declared: Declared,
+    sourced: Sourced,
+    zones: Annotated[
+        Path | None, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building]; not with --source.")
+    ] = None,
     weather: OwnWeather = None,
+    source: Annotated[str | None, typer.Option(help=f"One home's readings instead of zones. {SPEC}.")] = None,
     as_json: Json = False,
 ) -> None:
     """Data quality before anything leaves; exits with 1 when it would be refused: a cluster by a fit, a home's own file
-    by agents."""
-    found = quality(zones, weather, **asdict(declared))
+    or source by agents."""
+    if source is not None:
+        home, weather = open_source(source, sourced.given(), declared=declared), weather or zones
+        found = quality(home, weather, **asdict(declared))
+    elif zones is not None:
+        found = quality(zones, weather, **asdict(declared))
+    else:
+        raise UsageError("give a table of zones, or --source for one home")
     show(quality_dict(found)) if as_json else out.print(quality_table(found))
     raise typer.Exit(1 if problems(found) else 0)
 

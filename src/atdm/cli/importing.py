@@ -6,20 +6,23 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from atdm.cli.options import Json
-from atdm.cli.output import out, show
-from atdm.data.importing import import_tables
+from atdm.cli.options import SPEC, Json, Sourced, grouped
+from atdm.cli.printing import out, show
+from atdm.data.importing import Imported, import_source, import_tables
+from atdm.data.sources import open_source
+from atdm.data.sources.registry import is_named
 from atdm.errors import UsageError
 from atdm.report.folder import check_folder, write_folder
 from atdm.report.import_text import import_text
 
 
 class Sources(TyperGroup):
-    """The kinds of source by name; tables where none is named, so that `atdm import FILES` is enough."""
+    """`atdm import FILES` and `atdm import homeassistant:…` are enough: which of the two it is can be seen."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] == "--help")
-        return super().parse_args(ctx, args if named or not args else ["tables", *args])
+        kind = "source" if any(is_named(word) or word.endswith(".toml") for word in args) else "tables"
+        return super().parse_args(ctx, args if named or not args else [kind, *args])
 
 
 app = typer.Typer()
@@ -110,10 +113,36 @@ def tables(
     What no option says is guessed, and every guess is printed. The word `tables` can be left out.
     """
     declared = {name: value for name, value in locals().items() if name not in ("output", "dry_run", "as_json")}
+    check_target(output, dry_run)
+    found = import_tables(**{name: value for name, value in declared.items() if value is not None})
+    keep(found, output, dry_run, as_json)
+
+
+@sources.command("source")
+@grouped
+def source(
+    spec: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SPEC}.")],
+    sourced: Sourced,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for zones.parquet.")] = None,
+    agent: Annotated[str, typer.Option(help="Name of the home.")] = "home",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show the first rows.")] = False,
+    as_json: Json = False,
+) -> None:
+    """One home's readings, from Home Assistant, a database or elsewhere → zones.parquet, with an account of it.
+
+    The word `source` can be left out.
+    """
+    check_target(output, dry_run)
+    keep(import_source(open_source(spec, sourced.given()), agent), output, dry_run, as_json)
+
+
+def check_target(output: Path | None, dry_run: bool) -> None:
     if output is None and not dry_run:
         raise UsageError("nowhere to write: say -o FOLDER, or --dry-run to look only")
     check_folder(None if dry_run else output)
-    found = import_tables(**{name: value for name, value in declared.items() if value is not None})
+
+
+def keep(found: Imported, output: Path | None, dry_run: bool, as_json: bool) -> None:
     if output is not None and not dry_run:
         write_folder(output, found.files())
     if as_json:

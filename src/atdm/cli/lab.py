@@ -8,7 +8,8 @@ from rich.console import Console
 
 import atdm
 from atdm.cli.options import FITTED, By, Declared, Json, Output, WeatherFile, ZonesFile, grouped
-from atdm.cli.output import named, out, read, show
+from atdm.cli.output import named, read
+from atdm.cli.printing import out, show
 from atdm.lab.bench import bench as run_bench
 from atdm.lab.bench import parse_sizes
 from atdm.lab.compare import compare_rows, parse_protocols

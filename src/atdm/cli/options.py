@@ -14,7 +14,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from atdm.data.tables import Format
+from atdm.data.format import Format
+from atdm.data.sources.registry import SourceOptions
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
@@ -138,6 +139,20 @@ SHOWN = Group({
     ],
 })  # fmt: skip
 
+SOURCED = Group({
+    "temperature": Annotated[
+        list[str], typer.Option(help="Source: entity of a room's temperature; repeat for more rooms.")
+    ],
+    "heat": Annotated[list[str], typer.Option(help="Source: entity of the heat; repeat for more meters.")],
+    "query": Annotated[str | None, typer.Option(help="Source: SQL of the columns time, temperature, load.")],
+    "step": Annotated[str | None, typer.Option(help="Source: step of the rows, e.g. 30min.")],
+    "option": Annotated[
+        list[str], typer.Option("--option", metavar="NAME=VALUE", help="Source: any other option of it; repeat.")
+    ],
+}, {"temperature": [], "heat": [], "option": []})  # fmt: skip
+SPEC = "Where the readings are: a table, homeassistant:…, sql:…, or a .toml file that says so (docs/deploy.md)"
+
 Declared = Annotated[Format, DECLARED]
+Sourced = Annotated[SourceOptions, SOURCED]
 Fitted = Annotated[FitOptions, FITTED]
 Shown = Annotated[Live, SHOWN]

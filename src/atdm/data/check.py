@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules, tables
+from atdm.data.format import Format
 from atdm.data.keep import DayOut, Kept
+from atdm.data.sources.source import Source
 from atdm.data.tables import StrPath, ZoneTable
 from atdm.errors import DataError
 
@@ -107,7 +109,7 @@ class Quality:
 
 
 def quality(
-    zones: StrPath,
+    zones: StrPath | Source,
     weather: StrPath | None = None,
     *,
     timezone: str | None = None,
@@ -120,8 +122,8 @@ def quality(
 
     Parameters
     ----------
-    zones : str or path-like
-        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW].
+    zones : str, path-like or Source
+        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW]; or where one home's readings are.
     weather : str or path-like, optional
         Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²]; without it the zones are judged alone.
     timezone : str, optional
@@ -140,17 +142,17 @@ def quality(
     Quality
         What the readings look like, and every reason for which a fit would be refused.
     """
-    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     problems: list[str] = []
     z = w = None
-    try:
-        z = tables.read_zones(zones, declared)
-    except DataError as error:
-        problems.append(str(error))
     try:
         w = tables.read_weather(weather, declared) if weather is not None else None
     except DataError as error:
         problems.append(str(error))
+    try:
+        z = tables.read_home(zones, w) if isinstance(zones, Source) else tables.read_zones(zones, declared)
+    except DataError as error:
+        problems.insert(0, str(error))
 
     found: list[rules.Finding] = []
     if z is not None and w is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from atdm.data import clock, rules
+from atdm.data import clock, limits, rules
 from atdm.data.clock import stamp
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
@@ -292,8 +292,8 @@ def _floats(values: pd.DataFrame | pd.Series, name: str) -> np.ndarray:
 
 
 def _faults(t: pd.DataFrame, h: pd.DataFrame, o: pd.Series, r: pd.Series) -> Iterator[rules.Finding]:
-    yield from rules.temperature_faults(t, "temperature", rules.INDOOR_C)
+    yield from rules.temperature_faults(t, "temperature", limits.INDOOR_C)
     yield from rules.load_faults(h, "load")
-    yield from rules.temperature_faults(o.to_frame(""), "outdoor", rules.OUTDOOR_C)
-    low, high = rules.SOLAR_W_M2
+    yield from rules.temperature_faults(o.to_frame(""), "outdoor", limits.OUTDOOR_C)
+    low, high = limits.SOLAR_W_M2
     yield from rules.outside(r.to_frame(""), "solar", (low / 1000, high / 1000), "kW/m²")

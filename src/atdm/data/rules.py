@@ -13,16 +13,10 @@ import numpy as np
 import pandas as pd
 
 from atdm.data.clock import spell, stamp
+from atdm.data.limits import DARK_PEAK, LOAD_KW, OTHER_TEMPERATURES, SOLAR_W_M2, WATT_PEAK
 from atdm.types import IntArray
 
-INDOOR_C = (-30.0, 70.0)  # the usual error codes -40, 85 and 127 lie outside
-OUTDOOR_C = (-60.0, 60.0)
-LOAD_KW = (-10_000.0, 10_000.0)
-SOLAR_W_M2 = (-20.0, 1500.0)  # pyranometers read a little below 0 at night; the solar constant is 1361
-
-WATT_PEAK = 500.0  # a median agent that peaks above this is taken for watts [kW]
-WATT_RATIO = 300.0  # so is one agent that peaks this many times above the median one [-]
-DARK_PEAK = 2.0  # a day or more that peaks below this is taken for kW/m² [W/m²]
+WATT_RATIO = 300.0  # an agent that peaks this many times above the median one is taken for watts [-]
 STUCK_HOURS = 24.0  # rooms drift by the resolution of a fine sensor within a day
 STUCK_HOURS_COARSE = 72.0  # and by half a degree within three
 COARSE_K = 0.3  # resolution from which a sensor is coarse [K]
@@ -46,12 +40,7 @@ class Finding(NamedTuple):
 def temperature_faults(frame: pd.DataFrame, where: str, bounds: tuple[float, float]) -> Iterator[Finding]:
     """Temperatures in °F or K, or outside `bounds`. [°C]"""
     median = frame.median()
-    for low, high, unit, conversion in (
-        (50.0, 110.0, "°F", "convert with (F - 32) / 1.8"),
-        (120.0, 250.0, "0.1°C", "divide by 10"),
-        (250.0, 320.0, "K", "subtract 273.15"),
-        (1200.0, 3200.0, "0.01°C", "divide by 100"),
-    ):
+    for low, high, unit, conversion in OTHER_TEMPERATURES:
         if agents := _chosen(median.between(low, high)):
             text = f"{where}{_of(agents)} has median {median[agents[0]]:.1f}, looks like {unit}, not °C: {conversion}"
             yield Finding(agents, f"looks like {unit}", text, unit)

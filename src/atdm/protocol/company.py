@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from atdm.data.gaps import costs_too_much
-from atdm.data.rules import INDOOR_C, LOAD_KW
+from atdm.data.limits import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day

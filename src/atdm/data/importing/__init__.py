@@ -7,5 +7,6 @@ build     the whole way
 
 from atdm.data.importing.account import Account, Kind, Line
 from atdm.data.importing.build import Imported, import_tables
+from atdm.data.importing.source import import_source
 
-__all__ = ["Account", "Imported", "Kind", "Line", "import_tables"]
+__all__ = ["Account", "Imported", "Kind", "Line", "import_source", "import_tables"]

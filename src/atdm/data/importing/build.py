@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.data import clock, rules
+from atdm.data import clock, limits, rules
 from atdm.data.clock import spell, stamp
 from atdm.data.importing import spans
 from atdm.data.importing.account import Account, Kind
@@ -466,7 +466,7 @@ def _zones(
                 f"--without {lacking[0]!r}"
             )
     series = {key: _joined(parts, key[0], key[1], declared, account) for key, parts in collected.parts.items()}
-    _refuse_values({agent: series[agent, "temperature"] for agent in agents}, "temperature", rules.INDOOR_C)
+    _refuse_values({agent: series[agent, "temperature"] for agent in agents}, "temperature", limits.INDOOR_C)
     paces = {key: Pace.of(one.time) for key, one in series.items()}
     chosen = step or _common_step(paces, account)
     rows = []
@@ -576,7 +576,7 @@ def _weather(
                 f"weather: no file has {quantity}: say --{quantity} COLUMN, or give its file with another --weather"
             )
         made[quantity] = _joined(parts, "weather", quantity, declared, account)
-    _refuse_values({"": made["outdoor"]}, "outdoor", rules.OUTDOOR_C)
+    _refuse_values({"": made["outdoor"]}, "outdoor", limits.OUTDOOR_C)
     paces = {quantity: Pace.of(one.time) for quantity, one in made.items()}
     if step is None:
         step = _common_step({("weather", quantity): pace for quantity, pace in paces.items()}, account)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from atdm.data.files import shown
 from atdm.data.importing.account import Account, Kind
 from atdm.data.importing.declared import AGENT, Declared
 from atdm.data.importing.read import Sheet
 from atdm.data.importing.units import MEASURES, Quantity, Unit, split_header
+from atdm.data.quoting import shown
 from atdm.data.rules import listed
 from atdm.errors import DataError
 

@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from atdm.data.files import MAX_BYTES, shown
 from atdm.data.importing.account import Account, Kind
 from atdm.data.importing.declared import Declared
 from atdm.data.importing.units import is_unit
+from atdm.data.quoting import shown
+from atdm.data.text import MAX_BYTES
 from atdm.errors import DataError, UsageError
 
 TEXT = (".csv", ".txt", ".tsv", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat")

@@ -15,10 +15,10 @@ import pandas as pd
 
 from atdm.data import clock
 from atdm.data.clock import stamp
-from atdm.data.files import shown
 from atdm.data.importing.account import Account, Kind
 from atdm.data.importing.declared import Declared, strptime_format
 from atdm.data.importing.read import Sheet
+from atdm.data.quoting import shown
 from atdm.errors import DataError, UsageError
 
 IntArray = npt.NDArray[np.int64]
