@@ -189,9 +189,7 @@ def candidates(base: Calendar, holidays: frozenset[date], orders: Sequence[int] 
     ]
 
 
-def estimated(
-    candidate: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray, stop: int
-) -> Coefficients:
+def estimated(candidate: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray, stop: int) -> Coefficients:
     """A candidate's coefficients from the rows before `stop`."""
     rows = lagged_rows(inputs.segment, candidate.order, 0, stop)
     found = estimate_physical(inputs, state, candidate.order, calendar, rows=rows)

@@ -234,5 +234,3 @@ def _without(inputs: Inputs, state: FloatArray, start: int, stop: int) -> tuple[
     segment[stop:] += 1
     cut = {name: getattr(inputs, name)[keep] for name in ("load", "outdoor", "solar", "phase")}
     return replace(inputs, segment=segment[keep], train=len(keep), **cut), state[keep]
-
-
