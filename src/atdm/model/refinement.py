@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from atdm.errors import UsageError
 from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import TYPES, Calendar
@@ -18,15 +19,36 @@ from atdm.types import FloatArray, IntArray
 
 HORIZON_HOURS = (1, 3, 6, 12, 24)  # beside one step
 RUNS_PER_DAY = 4  # origins of the longer runs; neighbouring ones tell the same
+RUN_EVERY_HOURS = 2  # origins of runs of one length
 
 
 def refine(
     start: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int, limits: Limits | None = None
 ) -> Coefficients:
     """The model of rows [0, stop) that is best at all horizons, searched from `start`, their one-step estimate."""
-    problem = _Runs.build(start, inputs, state, calendar, stop)
-    bounds = limits or Limits()
+    groups = _at_horizons(start, inputs, state, calendar, stop)
+    runs = _Runs.build(groups, start.order, inputs, state, calendar, stop)
+    return _searched(runs, start, calendar, limits or Limits())
 
+
+def fitted_to_runs(
+    start: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int, hours: float
+) -> Coefficients:
+    """The model of rows [0, stop) whose runs of this many hours are best over all their steps, searched from `start`.
+
+    Where one step ahead and hours ahead tell of the same building, this is the one-step estimate once more.
+    """
+    steps = max(1, round(hours / calendar.step_hours))
+    every = max(1, round(RUN_EVERY_HOURS / calendar.step_hours))
+    origins = origins_in(inputs, 0, stop - steps + 1, start.order)
+    origins = origins[(origins % every == 0) & (inputs.segment[origins + steps - 1] == inputs.segment[origins])]
+    if not len(origins):
+        raise UsageError(f"no {hours:g} h without a gap in the training rows: give a longer window")
+    groups = [_Group(steps=k, weight=1.0, targets=origins + k - 1) for k in range(1, steps + 1)]
+    return _searched(_Runs.build(groups, start.order, inputs, state, calendar, stop), start, calendar, Limits())
+
+
+def _searched(problem: "_Runs", start: Coefficients, calendar: Calendar, bounds: Limits) -> Coefficients:
     def left(alpha: FloatArray) -> tuple[float, FloatArray]:
         return constrained(problem.squares(alpha), alpha, problem.day, bounds)
 
@@ -34,6 +56,27 @@ def refine(
     gains = left(alpha)[1]
     beta, gamma, theta = gains.reshape(3, start.order + 1)
     return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=problem.season(alpha, gains))
+
+
+def _at_horizons(
+    start: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int
+) -> list["_Group"]:
+    """Runs of one step and of HORIZON_HOURS, each length over its variance under `start`."""
+    day = max(1, round(24 / calendar.step_hours))
+    every = max(1, day // RUNS_PER_DAY)
+    origins = origins_in(inputs, 0, stop, start.order)
+    lengths = sorted({1, *(round(hours / calendar.step_hours) for hours in HORIZON_HOURS)} - {0})
+    errors = rolling_errors(start, inputs, state, origins, lengths[-1])
+    groups = []
+    for steps in lengths:
+        error = errors[:, steps - 1]
+        there = np.isfinite(error) & (origins + steps <= stop)
+        if steps > 1:
+            there &= origins % every == 0
+        if there.any():
+            variance = float((error[there] ** 2).mean())
+            groups.append(_Group(steps=steps, weight=1 / variance, targets=origins[there] + steps - 1))
+    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +102,10 @@ class _Runs:
 
     @classmethod
     def build(
-        cls, start: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int
+        cls, groups: list[_Group], order: int, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int
     ) -> "_Runs":
-        order, day = start.order, max(1, round(24 / calendar.step_hours))
-        every = max(1, day // RUNS_PER_DAY)
-        origins = origins_in(inputs, 0, stop, order)
-        lengths = sorted({1, *(round(hours / calendar.step_hours) for hours in HORIZON_HOURS)} - {0})
-        errors = rolling_errors(start, inputs, state, origins, lengths[-1])
-        groups, rows_per_day = [], 0.0
-        for steps in lengths:
-            error = errors[:, steps - 1]
-            there = np.isfinite(error) & (origins + steps <= stop)
-            if steps > 1:
-                there &= origins % every == 0
-            if not there.any():
-                continue
-            variance = float((error[there] ** 2).mean())
-            groups.append(_Group(steps=steps, weight=1 / variance, targets=origins[there] + steps - 1))
-            rows_per_day += steps * there.sum() / variance / (stop / day)
+        day = max(1, round(24 / calendar.step_hours))
+        rows_per_day = sum(group.steps * len(group.targets) * group.weight for group in groups) / (stop / day)
         rows = lagged_rows(inputs.segment, order, 0, stop)
         columns = np.zeros((stop, 3 * (order + 1)))
         columns[rows] = forcing_columns(inputs, rows, order)
