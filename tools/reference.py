@@ -5,6 +5,7 @@ python tools/reference.py --check    exits with 1 if they are not current
 """
 
 import dataclasses
+import importlib
 import inspect
 import re
 import sys
@@ -17,7 +18,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import atdm
-from atdm.cli import app
+from atdm.cli import FILES, app
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -27,19 +28,24 @@ def cli_page() -> str:
              "Written from the commands themselves by `tools/reference.py`. "
              "Exit codes: [exit-codes.md](exit-codes.md).", "",
              "```", "atdm [--version] [--log-level LEVEL] COMMAND …", "```", ""]  # fmt: skip
-    for name, callback in sorted(commands(app)):
+    for name, callback in sorted(commands()):
         lines += list(_command(name, callback))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def commands(group: typer.Typer, prefix: str = "atdm") -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Any]]:
     """Every command with the function behind it, sub-commands included."""
+    for file in dict.fromkeys(file for file, _ in FILES.values()):
+        yield from _of_group(importlib.import_module(f"atdm.cli.{file}").app)
+
+
+def _of_group(group: typer.Typer, prefix: str = "atdm") -> Iterator[tuple[str, Any]]:
     for info in group.registered_commands:
         if not info.hidden and info.callback is not None:
             yield f"{prefix} {info.name or info.callback.__name__.replace('_', '-')}", info.callback
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            yield from commands(inner.typer_instance, f"{prefix} {inner.name or inner.typer_instance.info.name}")
+            yield from _of_group(inner.typer_instance, f"{prefix} {inner.name or inner.typer_instance.info.name}")
 
 
 def _command(name: str, callback: Any) -> Iterator[str]:

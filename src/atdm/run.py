@@ -6,22 +6,22 @@ plan the run → enrol the agents → carry messages until the aggregator is don
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from threadpoolctl import threadpool_limits
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.errors import RunAborted, UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.kernel.design import Inputs, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
@@ -33,19 +33,10 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
+from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import (
-    PROTOCOLS,
-    WEIGHTS,
-    AnyPlan,
-    Collect,
-    MaskName,
-    Plan,
-    ProtocolName,
-    WeightsName,
-    check_plan,
-)  # fmt: skip
+from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
@@ -168,7 +159,6 @@ def fit(
     solver_tolerance: float = 0.03,
     dither: float = 0.1,
     progress: bool = False,
-    masks: MaskName = "ring",
     minimum_norm: bool = False,
     rules: Rules | None = None,
     transcript: bool = False,
@@ -184,82 +174,73 @@ def fit(
     transcript: keep what every party saw (fit.transcript), for an audit.
     state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
     """
-    own = replace(Rules() if rules is None else rules, dither=dither)
-    plan = make_plan(
-        cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
-        tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
-        rules=own,
+    options = fit_options(
+        protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
+        tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
-    check_agents(len(cluster.agents), protocol, own, weights)
-    if state is not None and protocol != "blind":
-        raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
-    with progress_line(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
-        if protocol == "plain":
-            return _fit_plain(cluster, plan)
-        return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
+    own = replace(Rules() if rules is None else rules, dither=dither)
+    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state)
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Matrices here are small: more threads of BLAS only wait for each other, up to ten times as long."""
-    return cast(AbstractContextManager[object], threadpool_limits(limits=1, user_api="blas"))
-
-
-def make_plan(cluster: Cluster, protocol: ProtocolName, **options: Any) -> Plan:
-    """The public parameters of a run over all rows of a cluster; options as in `plan_over`."""
-    ends = cluster.time[0], cluster.time[-1]
-    return plan_over(*ends, cluster.step, cluster.timezone, weather_of(cluster), protocol, **options)
-
-
-def plan_over(
-    start: pd.Timestamp,
-    end: pd.Timestamp,
-    step: pd.Timedelta,
-    timezone: str,
-    weather: Weather,
-    protocol: ProtocolName,
-    *,
-    order: int = 2,
-    ridge: float = 100.0,
-    season: str = "24h",
-    nonnegative: Nonnegative = "ridge",
-    weights: WeightsName = "fitted",
-    tolerance: float = 1e-12,
-    train: float = 0.75,
-    solver_tolerance: float = 0.03,
-    masks: MaskName = "ring",
-    minimum_norm: bool = False,
+def fit_cluster(
+    cluster: Cluster,
+    options: FitOptions,
     rules: Rules | None = None,
-) -> Plan:
-    """The public parameters of a run over a window, both ends included; rules: limits that the agents are known to
-    have, where they are not the usual ones."""
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"protocol {protocol!r}: choose one of {', '.join(PROTOCOLS)}")
-    if weights not in WEIGHTS:
-        raise UsageError(f"weights {weights!r}: choose {' or '.join(map(repr, WEIGHTS))}")
-    if nonnegative not in ("ridge", "exact", False):
-        raise UsageError(f"nonnegative {nonnegative!r}: choose 'ridge', 'exact' or False")
+    *,
+    progress: bool = False,
+    transcript: bool = False,
+    state: str | Path | None = None,
+) -> Fit:
+    """`fit` with its options in one struct, as the commands have them."""
+    rules = Rules() if rules is None else rules
+    plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
+    check_agents(agents, plan.protocol, rules, plan.weights)
+    if state is not None and plan.protocol != "blind":
+        raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
+    with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
+        if plan.protocol == "plain":
+            return _fit_plain(cluster, plan)
+        return simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+
+
+class Window(NamedTuple):
+    """The rows a plan is about, both ends included, and the weather of all of them."""
+
+    start: pd.Timestamp
+    end: pd.Timestamp
+    step: pd.Timedelta
+    timezone: str
+    weather: Weather
+
+
+def window_of(cluster: Cluster) -> Window:
+    return Window(cluster.time[0], cluster.time[-1], cluster.step, cluster.timezone, weather_of(cluster))
+
+
+def make_plan(over: Cluster | Window, options: FitOptions, rules: Rules | None = None) -> Plan:
+    """The public parameters of a run; rules: limits that the agents are known to have, where not the usual ones."""
+    start, end, step, timezone, weather = window_of(over) if isinstance(over, Cluster) else over
     step_seconds = step.total_seconds()
     if step_seconds != int(step_seconds):
         raise UsageError(f"a step of {step_seconds} s: the step must be a whole number of seconds")
     first, last = seconds(pd.DatetimeIndex([start, end])).tolist()
     limits = Rules() if rules is None else rules
     plan = Plan(
-        protocol=protocol,
-        weights=weights,
-        order=order,
-        ridge=float(ridge),
-        period=season_steps(season, step),
+        protocol=options.protocol,
+        weights=options.weights,
+        order=options.order,
+        ridge=float(options.ridge),
+        period=season_steps(options.season, step),
         step_seconds=int(step_seconds),
         timezone=timezone,
         start=first,
         length=(last - first) // int(step_seconds) + 1,
-        train=float(train),
-        nonnegative="free" if nonnegative is False else nonnegative,
-        tolerance=float(tolerance),
-        solver_tolerance=float(solver_tolerance),
+        train=float(options.train),
+        nonnegative=options.nonnegative,
+        tolerance=float(options.tolerance),
+        solver_tolerance=float(options.solver_tolerance),
         weather=weather.hash(first, last),
-        masks=masks,
-        minimum_norm=minimum_norm,
+        minimum_norm=options.minimum_norm,
         totals=limits.totals,
         agents_per_total=limits.agents_per_total,
         colluders=limits.colluders,

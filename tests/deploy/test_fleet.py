@@ -34,6 +34,7 @@ from atdm.deploy.watch import Seeing, watch_rows  # noqa: E402
 from atdm.errors import RunAborted  # noqa: E402
 from atdm.model.fitted import Model  # noqa: E402
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS  # noqa: E402
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY  # noqa: E402
 
 BORDER = 710 * BLOCK  # a day at which a block of 28 days begins
@@ -185,7 +186,11 @@ def fitted(town: Town, url: str) -> Model:
     bounds = (pd.Timestamp(s, unit="s", tz="UTC").isoformat() for s in (FIRST * DAY, (FIRST + 4) * DAY - HOUR))
     start, end = bounds
     plan, weather = plan_from(
-        town.weather, "blind", declared=Format(), start=start, end=end, order=1, weights="equal", train=0.7
+        town.weather,
+        fit_options(protocol="blind", order=1, weights="equal", train=0.7),
+        declared=Format(),
+        start=start,
+        end=end,
     )
     fit = aggregate(town.config(url, wait=60.0), plan, weather, lambda text: None).fit
     inside = np.isin(town.time, np.arange(FIRST * DAY, (FIRST + 4) * DAY, HOUR))

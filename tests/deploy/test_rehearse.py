@@ -17,6 +17,7 @@ import pytest
 from atdm.cli import main
 from atdm.deploy.agent import read_account
 from atdm.deploy.rehearse import rehearse, write_data
+from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.use.series import read_observed
 from tests.clusters import tiny
@@ -98,7 +99,7 @@ def test_a_rehearsal_with_fitted_weights_gives_the_numbers_of_one_process(tmp_pa
     """Under the agents' usual limits, and observed under the weights that came out."""
     cluster = tiny(1, agents=10, rows=100 + LATER)
     weather = write_weather(cluster, tmp_path / "weather.parquet")
-    done = rehearse(cluster, weather, "blind", silent, agents_per_process=10, observe=LATER, order=1, weights="fitted")
+    done = rehearse(cluster, weather, fit_options(order=1), silent, agents_per_process=10, observe=LATER)
     assert done.identical and done.difference == 0.0
     assert done.deployed["weighting"] == "fitted" and done.deployed["cost"]["sums"] >= 2
     assert done.observed["identical"] and len(done.observed["rows"]) == LATER

@@ -20,6 +20,7 @@ from atdm.deploy.aggregator import AggregatorConfig, Conductor, Deployed, aggreg
 from atdm.deploy.enrolment import read_aggregator, read_roster
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.rehearse import Stage, plan_of, set_up
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.rules import OFFERED, Rules
 from atdm.transport.nats import NatsConfig
@@ -53,7 +54,9 @@ class Theatre:
         self.cluster, self.rules = tiny(0, agents=agents, rows=ROWS), rules
         weather = write_weather(self.cluster, folder / "weather.parquet")
         self.stage: Stage = set_up(folder, self.cluster, weather, Format(), rules, later=later)
-        self.plan: Plan = plan_of(self.stage, self.cluster, protocol, later=later, rules=rules, **{**PLAN, **plan})
+        self.plan: Plan = plan_of(
+            self.stage, self.cluster, fit_options(protocol=protocol, **{**PLAN, **plan}), rules, later=later
+        )
 
     @property
     def aggregator(self) -> Path:
@@ -202,5 +205,7 @@ def reopen(folder: Path, weights: str) -> Theatre:
     theatre = Theatre.__new__(Theatre)
     theatre.cluster, theatre.rules = tiny(0, agents=AGENTS, rows=ROWS), LOOSE
     theatre.stage = Stage(folder, theatre.cluster.agents, folder / "weather.parquet", Format(), LOOSE)
-    theatre.plan = plan_of(theatre.stage, theatre.cluster, "blind", rules=LOOSE, **{**PLAN, "weights": weights})
+    theatre.plan = plan_of(
+        theatre.stage, theatre.cluster, fit_options(protocol="blind", **{**PLAN, "weights": weights}), LOOSE
+    )
     return theatre

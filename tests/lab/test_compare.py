@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 import atdm
-from atdm.lab.compare import VARIANTS, compare, parse_protocols
+from atdm.lab.compare import VARIANTS, compare_rows, parse_protocols
+from atdm.protocol.options import PROTOCOLS, fit_options
 from atdm.report.compare_text import compare_table
 from atdm.report.page import compare_page
 from atdm.run import without_nan
@@ -16,12 +17,12 @@ from tests.clusters import tiny
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, dict]:
-    found = compare(tiny(3, agents=12, rows=120), order=1)
+    found = compare_rows(tiny(3, agents=12, rows=120), PROTOCOLS, fit_options(order=1))
     return {row["protocol"]: row for row in found}
 
 
 def test_every_protocol_and_weighting_is_a_row(rows):
-    assert list(rows) == [name for name, _, _ in VARIANTS]
+    assert list(rows) == [variant[0] for variant in VARIANTS]
     assert rows.keys() >= {"plain, equal weights", "blind, no dither", "blind, equal weights"}
     json.dumps(without_nan(list(rows.values())), allow_nan=False)
 
@@ -55,6 +56,6 @@ def test_protocols_are_chosen_by_name():
     assert parse_protocols("blind, plain") == ("plain", "blind")
     with pytest.raises(atdm.UsageError, match="choose among"):
         parse_protocols("blind,clear")
-    assert {row["protocol"] for row in compare(tiny(3, agents=4, rows=120), ("blind",), order=1)} == {
+    assert {row["protocol"] for row in compare_rows(tiny(3, agents=4, rows=120), ("blind",), fit_options(order=1))} == {
         "blind", "blind, no dither", "blind, equal weights",
     }  # fmt: skip

@@ -17,6 +17,7 @@ from atdm.protocol.blind import direction, script
 from atdm.protocol.blind.release import DEVIATES
 from atdm.protocol.company import TOO_EARLY
 from atdm.protocol.messages import Masked
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, first_day
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.roster import sign_roster
@@ -98,7 +99,7 @@ def test_a_key_enrolled_later_gives_no_earlier_day():
         )
         for m in roster.members
     ]  # fmt: skip
-    plan = rows_of_plan(make_plan(cluster, "blind", weights="equal", order=1))
+    plan = rows_of_plan(make_plan(cluster, fit_options(protocol="blind", weights="equal", order=1)))
     role = Aggregator(plan=plan, roster=roster, weather=weather_of(cluster))
     drive(role, agents)
     assert {r.reason for r in role.answers.values()} == {TOO_EARLY}

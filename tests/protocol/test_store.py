@@ -15,6 +15,7 @@ from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.account import Answered, Judged, Shown
 from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, ToAggregator, Total, encode
+from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
@@ -258,7 +259,7 @@ def test_nothing_of_an_agents_state_shows_in_its_repr() -> None:
 
 def test_agents_with_a_state_folder_go_on_where_they_broke_off_and_remember(tmp_path: Path) -> None:
     cluster, options = tiny(SEED, agents=AGENTS, rows=60), {"order": 1, "ridge": 20.0, "nonnegative": False}
-    plan, count = make_plan(cluster, "blind", **options, rules=LOOSE, solver_tolerance=5e-5), []
+    plan, count = make_plan(cluster, fit_options(protocol="blind", **options, solver_tolerance=5e-05), LOOSE), []
 
     def interrupt(*_: object) -> None:
         count.append(1)

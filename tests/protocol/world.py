@@ -20,7 +20,8 @@ from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.messages import Masked, Ready, Release, ToAggregator
-from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, ProtocolName
+from atdm.protocol.options import ProtocolName, fit_options
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.roster import Member, sign_roster
 from atdm.protocol.rules import OFFERED, Rules
@@ -134,7 +135,7 @@ class World:
     def plan(self, *, protocol: ProtocolName = "blind", rows: slice = slice(None), **options: Any) -> Plan:
         """A fit over some rows of what the agents have."""
         options = {"order": 1, "ridge": 20.0, "nonnegative": False, "solver_tolerance": 5e-5, **options}
-        return make_plan(self.window(rows), protocol, rules=self.rules, **options)
+        return make_plan(self.window(rows), fit_options(protocol=protocol, **options), self.rules)
 
     def collect(self, first: int = 0, length: int = 8, fit: Aggregator | None = None, **change: Any) -> Collect:
         """Rows from a number on, under equal weights or under those of a fit."""

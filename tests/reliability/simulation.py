@@ -47,6 +47,7 @@ from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, ToAggregator
+from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
@@ -193,7 +194,7 @@ class Simulation:
         protocol = self.kind if self.kind in ("moments", "paper") else "blind"
         nonnegative = "ridge" if self.nonnegative else False
         options = dict(order=1, ridge=ridge, nonnegative=nonnegative, solver_tolerance=5e-5)
-        plan = make_plan(self.cluster, protocol, rules=self.rules, **options)
+        plan = make_plan(self.cluster, fit_options(protocol=protocol, **options), self.rules)
         plan = msgspec.structs.replace(plan, start=plan.start + days.start * DAY, length=len(days) * DAY // STEP)
         rows = window(plan)
         return msgspec.structs.replace(plan, weather=self.weather.hash(int(rows[0]), int(rows[-1])))

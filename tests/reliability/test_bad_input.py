@@ -27,6 +27,7 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Plan, check_plan
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
@@ -242,7 +243,7 @@ def test_an_unknown_key_is_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(TypeError):
         Rules(tottals=5)
     with pytest.raises(TypeError):
-        make_plan(tiny(0, agents=3, rows=40), "blind", rigde=3.0)
+        make_plan(tiny(0, agents=3, rows=40), fit_options(protocol="blind", rigde=3.0))
     with pytest.raises(SystemExit) as stop:
         from atdm import cli
 

@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 
 import atdm
 from atdm import cli
@@ -33,6 +32,7 @@ from atdm.errors import AtdmError
 from atdm.protocol.account import Sent
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Consented, Entry, Snapshot
@@ -105,7 +105,7 @@ def test_no_key_and_no_reading_is_on_the_wire_or_in_the_log(protocol, monkeypatc
     recording = Recording(monkeypatch, () if protocol == "blind" else CONSENTED)
     wire: list[bytes] = []
     cluster = with_canaries()
-    plan = make_plan(cluster, protocol, order=1, ridge=20.0, nonnegative=False)
+    plan = make_plan(cluster, fit_options(protocol=protocol, order=1, ridge=20.0, nonnegative=False))
     with caplog.at_level(logging.DEBUG):
         found = simulate(
             cluster, plan, RULES, tap=lambda sender, receiver, data: wire.append(data),
@@ -122,7 +122,7 @@ def test_no_key_reading_or_weight_is_on_the_wire_of_rows_collected_or_in_the_log
     """Ten days are fitted, then rows collected under that fit and under equal weights; canaries stand in both."""
     recording, wire, fitted = Recording(monkeypatch), [], 40
     cluster = with_canaries(rows=80, at=fitted + 2)
-    plan = make_plan(cluster, "blind", order=1, ridge=20.0, nonnegative=False)
+    plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0, nonnegative=False))
     first = weather_of(cluster).time[0]
     step = plan.step_seconds
     short = weather_of(cluster).hash(int(first), int(first + (fitted - 1) * step))
@@ -249,7 +249,7 @@ def test_no_traceback_shows_a_key_or_a_reading(where, monkeypatch, caplog) -> No
     owner, name = {"layout": (Layout, "decode"), "mask": (Session, "mask"), "span": (Span, "add")}[where]
     monkeypatch.setattr(owner, name, broken)
     cluster = with_canaries()
-    plan = make_plan(cluster, "blind", order=1, ridge=20.0)
+    plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0))
     try:
         simulate(cluster, plan, RULES, random_bytes=recording.random_bytes)
     except (RuntimeError, AtdmError) as error:
@@ -346,7 +346,7 @@ def test_commands_draw_from_the_operating_system_and_offer_no_other_source() -> 
 def test_no_option_of_a_command_makes_keys_of_others_repeatable() -> None:
     """An audit has a seed: it attacks agents that it simulates, on readings that it holds."""
     seeded_commands = set()
-    for path, command_ in commands(typer.main.get_command(cli.app)):
+    for path, command_ in commands(Everything):
         names = {parameter.name for parameter in command_.params}
         assert not {name for name in names if "random" in name or "insecure" in name or "key_seed" in name}
         if "seed" in names:
@@ -359,6 +359,10 @@ def test_no_option_of_a_command_makes_keys_of_others_repeatable() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("repeatable")
     } - {"script.py"}  # of an account: another thing
     assert users == {"audit.py"}
+
+
+class Everything:
+    commands = {name: cli.load(name) for name in cli.FILES}
 
 
 def commands(group, prefix: str = ""):

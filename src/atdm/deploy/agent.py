@@ -25,16 +25,16 @@ from atdm.deploy.enrolment import (
     read_unchecked_roster,
 )  # fmt: skip
 from atdm.errors import DataError, PeerError, UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.readings import Readings, Weather, seconds, timestamps
+from atdm.protocol.readings import Readings, Weather, seconds, timestamps, weather_of_table
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
-from atdm.run import one_blas_thread
 from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
@@ -71,12 +71,15 @@ def prepare_agent(
     declared: Format | None = None,
     signed_weather: Path | None = None,
     host: Host | None = None,
+    until: int | None = None,
     say: Say = lambda _: None,
 ) -> RunningAgent:
-    """Check everything that can be checked before anything is sent."""
+    """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
     readings, sky = read_own(files.data, weather, keys.name, declared), weather_from(weather, declared)
+    if until is not None:
+        readings = readings.at(np.flatnonzero(readings.time <= until))
     if signed_weather is not None:
         check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
@@ -168,12 +171,7 @@ def weather_from(path: Path, declared: Format | None = None) -> Weather:
     table = read_weather(path, Format() if declared is None else declared)
     for fault in weather_faults(table):
         raise DataError(fault.text)
-    rows = table.readings.dropna()
-    return Weather(
-        seconds(pd.DatetimeIndex(rows.index)),
-        rows["outdoor_temp_c"].to_numpy(float),
-        rows["solar_w_m2"].to_numpy(float) / 1000.0,  # W/m² -> kW/m²
-    )
+    return weather_of_table(table.readings.dropna())
 
 
 def agent_files(identities: Sequence[Path], data: Sequence[Path], states: Sequence[Path]) -> list[AgentFiles]:

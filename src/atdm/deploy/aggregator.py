@@ -30,16 +30,18 @@ from atdm.deploy.events import Aborted, Company, Feed, Joined, ModelReleased, On
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import Observation, collect_observation
 from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
+from atdm.kernel.design import LAGGED
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import NOT_YET, Choose, choose, flags
 from atdm.protocol.desk import Outcome
 from atdm.protocol.messages import OVERHEAD
+from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Weather, timestamps
 from atdm.protocol.roster import Roster
-from atdm.protocol.rules import OFFERED
-from atdm.run import Cost, Fit, collect, model_of_rows, outcome_of, plan_over, rows_of_plan
+from atdm.protocol.rules import OFFERED, Rules
+from atdm.run import Cost, Fit, Window, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
 
@@ -89,8 +91,9 @@ def released_digest(fit: Fit) -> str:
 
 
 def plan_from(
-    weather: Path, protocol: Any, *, declared: Format, start: str | None, end: str | None, **options: Any
-) -> tuple[Plan, Weather]:
+    weather: Path, options: FitOptions, rules: Rules | None = None, *, declared: Format, start: str | None = None,
+    end: str | None = None,
+) -> tuple[Plan, Weather]:  # fmt: skip
     """A plan over the window of a weather file, or part of it, and that weather."""
     sky = weather_from(weather, declared)
     stamps = timestamps(sky.time)
@@ -99,7 +102,15 @@ def plan_from(
     last = stamps[-1] if end is None else parse_stamp(end, declared, "--end")
     if not stamps[0] <= first < last <= stamps[-1]:
         raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
-    return plan_over(first, last, step, declared.timezone or "UTC", sky, protocol, **options), sky
+    return make_plan(Window(first, last, step, declared.timezone or "UTC", sky), options, rules), sky
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan written down before; what is wrong with it is said by whoever is asked to follow it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path}: is not a plan that this version reads ({error}); write it again") from None
 
 
 def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
@@ -439,7 +450,7 @@ class Conductor:
 
 def finished(fit: Fit) -> ModelReleased:
     """A fit in a few numbers, for whoever watches."""
-    model = {name: tuple(map(float, getattr(fit.model, name))) for name in ("alpha", "beta", "gamma", "theta")}
+    model = {name: tuple(map(float, getattr(fit.model, name))) for name in LAGGED}
     return ModelReleased(
         status=str(fit.status), iterations=fit.iterations, sums=fit.cost.sums, agents=fit.agents, rows=len(fit.state),
         ridge=fit.ridge, metrics=fit.metrics, model=model, seconds=fit.cost.seconds, notes=fit.notes,

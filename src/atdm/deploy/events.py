@@ -156,7 +156,7 @@ class _Head(msgspec.Struct):
 
 
 _head = msgspec.msgpack.Decoder(_Head)
-_LAST = ("ModelReleased", "Abort")  # messages that open no round
+_LAST = ("Finished", "Abort")  # messages that open no round
 
 
 class Feed:

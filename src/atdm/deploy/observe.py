@@ -21,7 +21,8 @@ from atdm.model.fitted import Model, Origin
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import Choose, bits, choose
-from atdm.protocol.plan import Collect, WeightsName
+from atdm.protocol.options import WeightsName
+from atdm.protocol.plan import Collect
 from atdm.protocol.readings import positions, seconds, timestamps, window
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, weather_of

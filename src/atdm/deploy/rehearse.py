@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import pandas as pd
 
 from atdm.data import Cluster
 from atdm.data.tables import Format
-from atdm.deploy.agent import Say, describe_plan, read_own, weather_from
+from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent, weather_from
 from atdm.deploy.aggregator import Deployed, Rows, check_offered, plan_from
 from atdm.deploy.enrolment import (
     create_agent,
@@ -33,19 +32,19 @@ from atdm.deploy.enrolment import (
     create_authority,
     create_roster,
     folder_name,
-    read_agent,
-    read_roster,
 )  # fmt: skip
 from atdm.deploy.events import OnEvent, from_line, unseen
 from atdm.deploy.observe import collect_observation, company_of, observe_plan
 from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
+from atdm.kernel.design import COEFFICIENTS
 from atdm.model.fitted import Model
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
+from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
-from atdm.protocol.plan import Plan, ProtocolName
-from atdm.protocol.readings import Readings, timestamps, window
+from atdm.protocol.plan import Plan
+from atdm.protocol.readings import timestamps, window
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import Cost, collect, outcome_of, rows_of_plan
 from atdm.transport import local
@@ -75,7 +74,7 @@ class Rehearsal:
     def difference(self) -> float:
         """Largest difference of a coefficient, relative to the largest of its kind."""
         worst = 0.0
-        for kind in ("alpha", "beta", "gamma", "theta", "occupancy"):
+        for kind in COEFFICIENTS:
             a, b = (np.asarray(d["model"][kind], dtype=float) for d in (self.deployed, self.in_process))
             worst = max(worst, float(np.abs(a - b).max() / np.abs(b).max()))
         return worst
@@ -134,20 +133,12 @@ class Stage:
         return self.folder / "events.jsonl"
 
     def aggregator_command(self, url: str, plan: Plan, output: Path, *, wait: float = WAIT) -> list[str]:
-        first, last = plan.start, plan.start + (plan.length - 1) * plan.step_seconds
-        season = f"{plan.period * plan.step_seconds}s"
+        written = self.folder / "plan.json"
+        written.write_bytes(msgspec.json.encode(plan))
         return [
             *_program("aggregator"), "--identity", str(self.keys / "aggregator"), "--roster", str(self.roster),
-            *self._weather(), "--nats", url, "-o", str(output), "--json",
-            "--wait", repr(wait), "--deadline", repr(wait),
-            "--start", pd.Timestamp(first, unit="s", tz="UTC").isoformat(),
-            "--end", pd.Timestamp(last, unit="s", tz="UTC").isoformat(),
-            "--protocol", plan.protocol, "--weights", plan.weights,
-            "--order", str(plan.order), "--ridge", repr(plan.ridge), "--season", season,
-            "--nonnegative", plan.nonnegative, "--tolerance", repr(plan.tolerance),
-            "--solver-tolerance", repr(plan.solver_tolerance), "--train", repr(plan.train),
-            *(["--minimum-norm"] if plan.minimum_norm else []),
-            "--write-anyway", "--events", str(self.events),
+            *self._weather(), "--nats", url, "-o", str(output), "--json", "--plan", str(written),
+            "--wait", repr(wait), "--deadline", repr(wait), "--write-anyway", "--events", str(self.events),
         ]  # fmt: skip
 
     def observer_command(self, url: str, model: Path, rows: int, step_seconds: int, end: pd.Timestamp) -> list[str]:
@@ -167,7 +158,7 @@ class Stage:
 def rehearse(
     cluster: Cluster,
     weather: Path,
-    protocol: ProtocolName,
+    options: FitOptions,
     say: Say,
     *,
     declared: Format | None = None,
@@ -175,7 +166,6 @@ def rehearse(
     agents_per_process: int = AGENTS_PER_PROCESS,
     report: OnEvent = unseen,
     observe: int = 0,
-    **options: Any,
 ) -> Rehearsal:
     """Enrol, start everything, fit, compare, and take everything down again, however it ends.
 
@@ -183,16 +173,15 @@ def rehearse(
     """
     if agents_per_process < 1:
         raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
-    check_offered(protocol)
-    if not 0 <= observe < len(cluster.time) - 1 or (observe and protocol != "blind"):
+    check_offered(options.protocol)
+    if not 0 <= observe < len(cluster.time) - 1 or (observe and options.protocol != "blind"):
         raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
-    weights = options.get("weights", "fitted")
-    rules = replace(Rules() if rules is None else rules, protocols=(protocol,), weights=weights)
-    check_agents(len(cluster.agents), protocol, rules, weights)
+    rules = replace(Rules() if rules is None else rules, protocols=(options.protocol,), weights=options.weights)
+    check_agents(len(cluster.agents), options.protocol, rules, options.weights)
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:
         say(f"enrolling {len(cluster.agents)} agents")
         stage = set_up(Path(name), cluster, weather, Format() if declared is None else declared, rules, later=observe)
-        plan = plan_of(stage, cluster, protocol, later=observe, **options)
+        plan = plan_of(stage, cluster, options, later=observe)
         say(f"plan {describe_plan(plan)}")
         groups = [cluster.agents[i : i + agents_per_process] for i in range(0, len(cluster.agents), agents_per_process)]
         with stage.server() as server, running(stage, groups, server.url) as agents:
@@ -254,10 +243,11 @@ def write_data(stage: Stage, cluster: Cluster, later: int = 0) -> None:
         unfinished.replace(stage.data(name))
 
 
-def plan_of(stage: Stage, cluster: Cluster, protocol: ProtocolName, later: int = 0, **options: Any) -> Plan:
+def plan_of(
+    stage: Stage, cluster: Cluster, options: FitOptions, rules: Rules | None = None, later: int = 0
+) -> Plan:  # fmt: skip
     start, end = cluster.time[0].isoformat(), cluster.time[-1 - later].isoformat()
-    plan, _ = plan_from(stage.weather, protocol, declared=stage.declared, start=start, end=end, **options)
-    return plan
+    return plan_from(stage.weather, options, rules, declared=stage.declared, start=start, end=end)[0]
 
 
 @contextmanager
@@ -368,30 +358,19 @@ def in_process(stage: Stage, plan: Plan) -> Deployed:
 
 def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregator]:
     """A fit, and the parties after it; agents know the rows up to its end, and read on when asked for more."""
-    weather = weather_from(stage.weather, stage.declared)
-    keys = {name: read_agent(stage.identity(name)) for name in stage.names}
-    pinned = next(iter(keys.values())).pinned
-    roster = read_roster(stage.roster, pinned.authority)
-    host = Host()
-    own = {
-        member.name: read_own(stage.data(member.name), stage.weather, member.name, stage.declared)
-        for member in roster.members
-    }
-    agents = [
-        Agent(
-            identity=keys[member.name].identity,
-            secret=keys[member.name].secret,
-            roster=roster,
-            authority=pinned.authority,
-            readings=_until(own[member.name], int(window(plan)[-1])),
-            weather=weather,
-            rules=stage.rules,
-            random_bytes=os.urandom,
-            host=host,
-            renew=partial(own.__getitem__, member.name),
-        )
-        for member in roster.members
-    ]
+    weather, host = weather_from(stage.weather, stage.declared), Host()
+    states = Path(tempfile.mkdtemp(prefix="beside-", dir=stage.folder))  # other accounts than those of the processes
+    agents = []
+    for name in stage.names:
+        files = AgentFiles(identity=stage.identity(name), data=stage.data(name), state=states / folder_name(name))
+        running = prepare_agent(
+            files, stage.roster, stage.weather, stage.rules, declared=stage.declared, host=host,
+            until=int(window(plan)[-1]),
+        )  # fmt: skip
+        running.close()  # nobody else knows its folder
+        agents.append(running.agent)
+    roster = agents[0].roster
+    agents.sort(key=lambda agent: roster.index(agent.own.identity.public))
     asked = rows_of_plan(plan) if plan.weights == "equal" else plan
     role = Aggregator(plan=asked, roster=roster, weather=weather)
     traffic = local.run(role, agents)
@@ -413,10 +392,6 @@ def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregato
     ledger = role.notebook.rows()
     fit = collect(plan, outcome, weather, agents=len(role.members), ledger=ledger, cost=cost, run=role.run)
     return Deployed(fit, ()), agents, role
-
-
-def _until(readings: Readings, end: int) -> Readings:
-    return readings.at(np.flatnonzero(readings.time <= end))
 
 
 def _observed_in_process(model: Model, agents: Sequence[Agent], fitted: Aggregator, rows: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from atdm.deploy.observe import Observation, observe_plan, released_by
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
 from atdm.protocol.company import plan_days
-from atdm.protocol.plan import WeightsName
+from atdm.protocol.options import WeightsName
 from atdm.protocol.readings import Weather, timestamps
 from atdm.transport.nats import NatsConfig
 

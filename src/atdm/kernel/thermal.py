@@ -1,6 +1,7 @@
 """The aggregate thermal dynamic model, Eq. (2): coefficients, prediction and metrics."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy.linalg.blas import dtbsv
 from scipy.linalg.lapack import dtrtrs
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Design, Inputs, lagged_rows, seasonal_means
+from atdm.kernel.design import COEFFICIENTS, INPUTS, LAGGED, Design, Inputs, lagged_rows, seasonal_means
 from atdm.types import FloatArray, IntArray
 
 Metrics = dict[str, dict[str, dict[str, float]]]  # train|test → one_step|free_run → rmse|mape|r2
@@ -25,7 +26,11 @@ class Coefficients:
     occupancy: FloatArray  # P values: what occupants and the rest of the day add [K]
 
     def parts(self) -> tuple[FloatArray, ...]:
-        return self.alpha, self.beta, self.gamma, self.theta, self.occupancy
+        return tuple(getattr(self, name) for name in COEFFICIENTS)
+
+    def gains(self) -> Iterator[FloatArray]:
+        """What lags of the inputs are multiplied by, in the order of INPUTS."""
+        return (getattr(self, i.coefficient) for i in INPUTS)
 
     @property
     def order(self) -> int:
@@ -39,10 +44,9 @@ class Coefficients:
         """Everything in Eq. (2) but the lags of s, at the given rows.  [°C]"""
         if not len(rows):
             return np.empty(0)
-        everywhere = np.convolve(inputs.load, self.beta)  # Σ β_m h_{t−m}
-        everywhere += np.convolve(inputs.outdoor, self.gamma)
-        everywhere += np.convolve(inputs.solar, self.theta)
-        answer: FloatArray = everywhere[rows] + self.occupancy[inputs.phase[rows]]
+        lags = zip(inputs.series(), self.gains(), strict=True)
+        everywhere = sum(np.convolve(series, gains) for series, gains in lags)  # Σ β_m h_{t−m} + Σ γ_m o_{t−m} + …
+        answer: FloatArray = np.asarray(everywhere)[rows] + self.occupancy[inputs.phase[rows]]
         return answer
 
 
@@ -52,9 +56,9 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
     gains, season = regress(design, filtered)
     if len(season) != period:
         raise ValueError(f"design has {len(season)} season columns, expected {period}")
-    beta, gamma, theta = gains.reshape(3, design.order + 1)
+    by_input = dict(zip(LAGGED[1:], gains.reshape(-1, design.order + 1), strict=True))
     left = filtered - design.forcing @ gains - season[design.phase]
-    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=season), float(left @ left)
+    return Coefficients(alpha=alpha, occupancy=season, **by_input), float(left @ left)
 
 
 def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:

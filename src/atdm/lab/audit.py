@@ -9,6 +9,7 @@ import numpy as np
 
 from atdm.data import Cluster
 from atdm.errors import UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.lab.attacks import dishonest, forge
 from atdm.lab.attacks.dishonest import Mounted
@@ -19,11 +20,12 @@ from atdm.lab.attacks.separation import separate_rotated, separate_totals
 from atdm.lab.attacks.stage import Released, Stage, repeatable
 from atdm.lab.attacks.totals import KNOWN_HOURS, algebra, extend, known_rows, subset_sums
 from atdm.lab.attacks.view import View
-from atdm.protocol.plan import PROTOCOLS, WEIGHTS, AnyPlan, Plan, ProtocolName, WeightsName
+from atdm.protocol.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
+from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.readings import positions, seconds
 from atdm.protocol.roster import Members
 from atdm.protocol.rules import Rules, check_agents
-from atdm.run import make_plan, one_blas_thread, rows_of_plan
+from atdm.run import make_plan, rows_of_plan
 from atdm.types import FloatArray
 
 MOST_COLLUDERS = 3
@@ -67,10 +69,11 @@ def audit(
             for way in ways if weights == "all" or name != "blind" else (weights,):
                 try:
                     check_agents(len(cluster.agents), name, limits, way)
-                    plan = make_plan(
-                        cluster, name, order=order, ridge=ridge, season=season, train=train, weights=way,
-                        minimum_norm=minimum_norm, rules=limits,
+                    options = fit_options(
+                        protocol=name, order=order, ridge=ridge, season=season, train=train, weights=way,
+                        minimum_norm=minimum_norm,
                     )  # fmt: skip
+                    plan = make_plan(cluster, options, limits)
                 except UsageError:
                     if protocol == "all" and name == "blind":
                         continue

@@ -20,13 +20,14 @@ from atdm.crypto.graph import degree
 from atdm.crypto.prg import keystream_floor
 from atdm.data import Cluster
 from atdm.errors import UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import Masked, Release, decode_to_aggregator
-from atdm.protocol.plan import ProtocolName, WeightsName
+from atdm.protocol.options import ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
-from atdm.run import enrol, fit, make_plan, one_blas_thread, outcome_of, rows_of_plan, weather_of
+from atdm.run import enrol, fit, make_plan, outcome_of, rows_of_plan, weather_of
 from atdm.transport import local, processes
 from atdm.transport.local import Progress
 
@@ -131,7 +132,7 @@ def measured(
     share: bool = True,
 ) -> dict[str, Any]:
     """One run, beside its floor; memory: whether its peak is watched; share: as in `enrol`."""
-    agents, plan = len(cluster.agents), make_plan(cluster, protocol, **options)
+    agents, plan = len(cluster.agents), make_plan(cluster, fit_options(protocol=protocol, **options))
     equal = plan.weights == "equal"
     everybody, _ = enrol(cluster, Rules(), os.urandom, share=share)
     asked = rows_of_plan(plan) if equal else plan

@@ -1,16 +1,18 @@
 """All protocols side by side on the same data: accuracy, cost, and what each gives away."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from atdm.data import Cluster
 from atdm.errors import AtdmError, UsageError
-from atdm.protocol.plan import PROTOCOLS, WEIGHTS, ProtocolName
-from atdm.run import Fit, fit
-
-COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
+from atdm.kernel.design import LAGGED
+from atdm.protocol.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
+from atdm.protocol.rules import Rules
+from atdm.run import Fit, fit_cluster
 
 
 def parse_protocols(text: str) -> tuple[ProtocolName, ...]:
@@ -22,39 +24,44 @@ def parse_protocols(text: str) -> tuple[ProtocolName, ...]:
     return tuple(protocol for protocol in PROTOCOLS if protocol in chosen)
 
 
-VARIANTS: tuple[tuple[str, ProtocolName, dict[str, Any]], ...] = (
-    ("plain", "plain", {}),
-    ("plain, equal weights", "plain", {"weights": "equal"}),
-    ("paper", "paper", {}),
-    ("moments", "moments", {}),
-    ("blind", "blind", {}),
-    ("blind, no dither", "blind", {"dither": 0.0}),  # to compare arithmetic
-    ("blind, equal weights", "blind", {"weights": "equal"}),
+VARIANTS: tuple[tuple[str, ProtocolName, WeightsName, float], ...] = (  # the last: dither, in sensor quanta
+    ("plain", "plain", "fitted", 0.1),
+    ("plain, equal weights", "plain", "equal", 0.1),
+    ("paper", "paper", "fitted", 0.1),
+    ("moments", "moments", "fitted", 0.1),
+    ("blind", "blind", "fitted", 0.1),
+    ("blind, no dither", "blind", "fitted", 0.0),  # to compare arithmetic
+    ("blind, equal weights", "blind", "equal", 0.1),
 )
 
 
-def compare(
+def compare(cluster: Cluster, protocols: tuple[ProtocolName, ...] = PROTOCOLS, **options: Any) -> pd.DataFrame:
+    """All protocols side by side, a row each; options as in `atdm.fit` (order, ridge, season, nonnegative, train)."""
+    return pd.DataFrame(compare_rows(cluster, protocols, fit_options(**options))).set_index("protocol")
+
+
+def compare_rows(
     cluster: Cluster,
-    protocols: tuple[ProtocolName, ...] = PROTOCOLS,
-    *,
+    protocols: tuple[ProtocolName, ...],
+    options: FitOptions,
     report: Callable[[str], None] | None = None,
-    **options: Any,
 ) -> list[dict[str, Any]]:
     """One row a protocol and way of weighting; differences are to `plain` with the same options and weighting.
 
     A protocol that refuses says why.
     """
-    plain = {weights: fit(cluster, "plain", weights=weights, **options) for weights in WEIGHTS}
+    centre = replace(options, protocol="plain")
+    plain = {weights: fit_cluster(cluster, replace(centre, weights=weights)) for weights in WEIGHTS}
     rows = []
-    for name, protocol, variant in VARIANTS:
+    for name, protocol, weights, dither in VARIANTS:
         if protocol not in protocols:
             continue
         if report is not None:
             report(name)
-        centre = plain[variant.get("weights", "fitted")]
         try:
-            found = centre if protocol == "plain" else fit(cluster, protocol, **options, **variant)
-            rows.append({"protocol": name, **_row(found, centre)})
+            asked = replace(options, protocol=protocol, weights=weights)
+            found = plain[weights] if protocol == "plain" else fit_cluster(cluster, asked, Rules(dither=dither))
+            rows.append({"protocol": name, **_row(found, plain[weights])})
         except AtdmError as error:
             rows.append({"protocol": name, "refused": str(error)})
     return rows
@@ -62,7 +69,7 @@ def compare(
 
 def _row(found: Fit, plain: Fit) -> dict[str, Any]:
     test, cost = found.metrics["test"]["free_run"], found.cost
-    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in COEFFICIENTS)
+    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in LAGGED)
     weights = float("nan")
     if found.weights is not None and plain.weights is not None:
         weights = float((found.weights - plain.weights).abs().max() / plain.weights.abs().max())

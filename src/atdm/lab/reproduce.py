@@ -11,7 +11,7 @@ import numpy as np
 
 from atdm.data import Cluster
 from atdm.errors import UsageError
-from atdm.kernel.design import REFERENCE_TEMP
+from atdm.kernel.design import LAGGED, REFERENCE_TEMP, SYMBOLS
 from atdm.kernel.thermal import Coefficients, accuracy, free_run
 from atdm.lab.inference import PERIODS, STARTS, Inference, infer
 from atdm.run import Fit, fit
@@ -40,7 +40,6 @@ PRINTED_TIMES = {  # Table III: agents → seconds and iterations, private and n
     10: (0.2920, 2, 0.2763, 2), 19: (0.6121, 3, 0.3784, 3), 27: (1.0593, 3, 0.3865, 3), 37: (2.100, 3, 0.4117, 3),
     47: (3.7237, 3, 0.4361, 3), 56: (5.6593, 3, 0.4672, 3), 64: (9.2325, 3, 0.4785, 3),
 }  # fmt: skip
-LETTERS = {"alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +237,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _coefficient_rows(found: Reproduction) -> list[list[str]]:
     rows = []
     for kind, result in (("private", found.private), ("non-private", found.centre)):
-        for name, letter in LETTERS.items():
+        for name, letter in ((name, SYMBOLS[name]) for name in LAGGED):
             ours = getattr(result.model, name)
             pad = [""] if name == "alpha" else []
             rows.append([f"{kind}, paper", letter, *pad, *(f"{v:.4f}" for v in PRINTED_COEFFICIENTS[kind][name])])
@@ -291,7 +290,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _numbers(result: Fit) -> dict[str, list[float]]:
-    return {name: [float(v) for v in getattr(result.model, name)] for name in LETTERS}
+    return {name: [float(v) for v in getattr(result.model, name)] for name in LAGGED}
 
 
 def _named(values: tuple[float, float, float]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
+from atdm.kernel.design import Inputs, forcing_columns, lagged_rows, parameter_count
 from atdm.kernel.thermal import Coefficients
 from atdm.model.diagnostics import Regression, coefficient_draws, newey_west, season_lags
 from atdm.types import FloatArray
@@ -63,7 +63,7 @@ class Training:
 
     def fits(self, c: Coefficients) -> bool:
         """Whether this can belong to these coefficients."""
-        parameters = c.order + 3 * (c.order + 1) + c.period
+        parameters = parameter_count(c.order, c.period)
         return (
             self.residuals.ndim == 1
             and 1 <= self.block <= len(self.residuals)

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.special import chdtrc
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.thermal import Coefficients
 from atdm.types import ComplexArray, FloatArray, IntArray
 
@@ -20,8 +21,8 @@ SIGNIFICANT = 0.01  # p-value below which residuals are called correlated
 ILL_CONDITIONED = 1e4  # condition of the design above which single coefficients (not their sum) are loose
 DRAWS = 1000  # of the coefficients, for the bands of the time constants
 NORMAL_95 = 1.959964  # half-width of a normal 95 % interval, in standard deviations
-TERMS = ("initial", "load", "outdoor", "solar", "season", "residual")
-EFFECTS = {"load": "more heat cools", "outdoor": "warmer weather cools", "solar": "more sun cools"}
+TERMS = ("initial", *(i.name for i in INPUTS), "season", "residual")
+EFFECTS = {i.name: i.backwards for i in INPUTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,26 +176,22 @@ def steady_gains(c: Coefficients) -> dict[str, float]:
     """Σβ/(1−Σα) and so on: where s settles per unit held for ever; NaN for a model that does not settle."""
     settles = bool((np.abs(roots(c.alpha)) < 1).all())
     lasting = 1.0 - float(c.alpha.sum())
-    sums = {"load": c.beta.sum(), "outdoor": c.gamma.sum(), "solar": c.theta.sum()}
-    return {name: float(value) / lasting if settles else float("nan") for name, value in sums.items()}
+    sums = {i.name: float(gains.sum()) for i, gains in zip(INPUTS, c.gains(), strict=True)}
+    return {name: value / lasting if settles else float("nan") for name, value in sums.items()}
 
 
 def step_response(c: Coefficients, steps: int) -> dict[str, float]:
     """Change of s after `steps` steps of one unit more of an input."""
     answer = {}
-    for name, weights in (("load", c.beta), ("outdoor", c.gamma), ("solar", c.theta)):
-        forcing = np.cumsum(np.concatenate([weights, np.zeros(steps)]))[:steps]
-        answer[name] = float(impulse_filter(c.alpha, forcing)[-1])
+    for i, gains in zip(INPUTS, c.gains(), strict=True):
+        forcing = np.cumsum(np.concatenate([gains, np.zeros(steps)]))[:steps]
+        answer[i.name] = float(impulse_filter(c.alpha, forcing)[-1])
     return answer
 
 
 def impulse_filter(alpha: FloatArray, forcing: FloatArray) -> FloatArray:
     """y_t = Σ α_m y_{t−m} + forcing_t from rest, along the first axis."""
-    run = np.zeros_like(forcing)
-    order = len(alpha)
-    for t in range(len(forcing)):
-        back = min(order, t)
-        run[t] = forcing[t] + (alpha[:back] @ run[t - back : t][::-1] if back else 0.0)
+    run: FloatArray = lfilter([1.0], lag_filter(alpha), forcing, axis=0)
     return run
 
 
@@ -210,11 +207,11 @@ def variance_share(c: Coefficients, inputs: Inputs, state: FloatArray, regressio
         return dict.fromkeys(TERMS, float("nan"))
     rows, order = regression.rows, c.order
     m1 = order + 1
-    by_lag = regression.columns[:, order : order + 3 * m1]
-    forcing = np.column_stack([
-        np.zeros(len(rows)), by_lag[:, :m1] @ c.beta, by_lag[:, m1 : 2 * m1] @ c.gamma, by_lag[:, 2 * m1 :] @ c.theta,
-        c.occupancy[inputs.phase[rows]], regression.residuals,
-    ])  # fmt: skip
+    lags = (regression.columns[:, order + k * m1 : order + (k + 1) * m1] for k in range(len(INPUTS)))
+    responses = (columns @ gains for columns, gains in zip(lags, c.gains(), strict=True))
+    forcing = np.column_stack(
+        [np.zeros(len(rows)), *responses, c.occupancy[inputs.phase[rows]], regression.residuals]
+    )  # fmt: skip
     forcing -= forcing.mean(axis=0)
     level = float(state[rows].mean())
     memory = regression.columns[:, :order] + (REFERENCE_TEMP - level)
@@ -231,13 +228,13 @@ def variance_share(c: Coefficients, inputs: Inputs, state: FloatArray, regressio
 
 def flat(c: Coefficients) -> FloatArray:
     """All coefficients in the order of the regression's columns: α, β, γ, θ, occupancy."""
-    return np.concatenate([c.alpha, c.beta, c.gamma, c.theta, c.occupancy])
+    return np.concatenate(c.parts())
 
 
 def split(values: FloatArray, order: int) -> dict[str, FloatArray]:
     """The inverse of `flat`, by name."""
-    ends = np.cumsum([order, order + 1, order + 1, order + 1])
-    return dict(zip(("alpha", "beta", "gamma", "theta", "occupancy"), np.split(values, ends), strict=True))
+    ends = np.cumsum([order, *[order + 1] * len(INPUTS)])
+    return dict(zip(COEFFICIENTS, np.split(values, ends), strict=True))
 
 
 def coefficient_draws(c: Coefficients, covariance: FloatArray, count: int, seed: int) -> list[Coefficients]:

@@ -11,14 +11,13 @@ import pandas as pd
 
 from atdm.data.clock import phase, segments, zone
 from atdm.errors import DataError, UsageError
-from atdm.kernel.design import Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, UNITS, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
 from atdm.model.bands import Training
 from atdm.types import FloatArray
 
 SCHEMA = "atdm-model/2"
 RUN_BYTES = 32  # of the id of a run
-COEFFICIENTS = ("alpha", "beta", "gamma", "theta", "occupancy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Model:
         return self.coefficients.period
 
     def as_dict(self) -> dict[str, list[float]]:
-        return {name: getattr(self, name).tolist() for name in COEFFICIENTS}
+        return {name: getattr(self.coefficients, name).tolist() for name in COEFFICIENTS}
 
     def inputs(self, load: pd.Series | FloatArray, weather: pd.DataFrame, train: int = 0) -> Inputs:
         """The model's inputs on the clock of `weather` (indexed by time; outdoor_temp_c, solar_w_m2)."""
@@ -135,7 +134,7 @@ class Model:
             "schema": SCHEMA,
             "step_seconds": self.step.total_seconds(),
             "timezone": self.timezone,
-            "units": {"alpha": "-", "beta": "K/kW", "gamma": "-", "theta": "K/(kW/m2)", "occupancy": "K"},
+            "units": UNITS,
             **self.as_dict(),
         }
         if self.training is not None:
@@ -168,7 +167,7 @@ class Model:
                 origin=Origin.from_dict(document["origin"]) if "origin" in document else None,
             )
             zone(model.timezone)
-            m1, sizes = model.order + 1, [len(model.beta), len(model.gamma), len(model.theta)]
+            m1, sizes = model.order + 1, [len(gains) for gains in model.coefficients.gains()]
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
@@ -177,6 +176,6 @@ class Model:
         sound = sound and model.step > pd.Timedelta(0)
         if model.training is not None:
             sound = sound and model.training.fits(model.coefficients)
-        if sizes != [m1] * 3 or not sound:
+        if sizes != [m1] * len(INPUTS) or not sound:
             raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
         return model

@@ -18,7 +18,7 @@ from atdm.model.physical import PULL, Limits, Squares, constrained, impulse_resp
 from atdm.types import FloatArray, IntArray
 
 HORIZON_HOURS = (1, 3, 6, 12, 24)  # beside one step
-RUNS_PER_DAY = 4  # origins of the longer runs; neighbouring ones tell the same
+RUNS_PER_DAY = 8  # origins of the longer runs; neighbouring ones tell the same
 RUN_EVERY_HOURS = 2  # origins of runs of one length
 
 

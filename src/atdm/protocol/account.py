@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
 from atdm.errors import RunAborted
-from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, WeightsName, day_count, first_day
+from atdm.protocol.options import WeightsName
+from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Readings, positions
 from atdm.types import BoolArray, FloatArray, IntArray
 

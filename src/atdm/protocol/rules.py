@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
-from atdm.protocol.plan import DAY, LEAST_AGENTS, WEIGHTS, Collect, Plan, WeightsName, check_collect, check_plan
+from atdm.protocol.options import WEIGHTS, WeightsName
+from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # fitted weights warn below

@@ -20,6 +20,7 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import spell
 from atdm.kernel.descent import Status
+from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.model.diagnostics import roots, time_constants
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
@@ -27,7 +28,7 @@ from atdm.report.evidence import diagnosis, step_hours
 from atdm.report.words import remedies, search, under, weighting
 from atdm.run import Fit, percent
 
-COEFFICIENTS = (("alpha", "α", "-"), ("beta", "β", "K/kW"), ("gamma", "γ", "-"), ("theta", "θ", "K m²/kW"))
+COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
 HELP = (
     '<p class="help">Charts: drag to zoom, double-click to reset. With the keyboard: Tab to a chart, arrows move, '
     "+ and − zoom, Escape resets.</p>"
@@ -207,11 +208,11 @@ def _hours(hours: float) -> str:
 
 
 def _coefficients(fit: Fit) -> str:
-    head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
+    head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COLUMNS)]
     body = []
     for m in range(fit.model.order + 1):
         alpha = number(fit.model.alpha[m - 1], 5) if m else ""
-        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
+        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COLUMNS[1:])])
     return "<h3>Coefficients</h3>" + table(head, body, download="coefficients", text=1)
 
 

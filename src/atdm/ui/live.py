@@ -17,7 +17,7 @@ from typing import Any
 from atdm.deploy import events
 from atdm.deploy.events import AnyEvent
 from atdm.report.learned import GRAVE, meaning
-from atdm.report.page import COEFFICIENTS, byte_count, number, source_hash, static
+from atdm.report.page import COLUMNS, byte_count, number, source_hash, static
 
 MOST_LINES = 200  # of the log, the refusals and the ignored messages, each
 MOST_ROUNDS = 1000
@@ -213,7 +213,7 @@ class LiveState:
             ("totals opened", f"{event.sums}"),
             ("time, set-up apart", f"{event.seconds:.1f} s"),
         ]
-        head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
+        head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COLUMNS)]
         model = [head, *([f"t−{m}", *_lag(event.model, m)] for m in range(len(event.model["beta"])))]
         self._end()
         self._mark([a for a, state in enumerate(self._states) if state != OUT], DONE)
@@ -263,7 +263,7 @@ class LiveState:
 def _lag(model: dict[str, tuple[float, ...]], m: int) -> list[str]:
     """The coefficients of one lag; α has none at lag 0."""
     alpha = number(model["alpha"][m - 1], 5) if m else ""
-    return [alpha, *(number(model[name][m], 5) for name, _, _ in COEFFICIENTS[1:])]
+    return [alpha, *(number(model[name][m], 5) for name, _, _ in COLUMNS[1:])]
 
 
 def _words(what: str) -> str:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from atdm.deploy.events import Aborted, AnyEvent, Said, to_line
 from atdm.errors import AtdmError, UsageError
+from atdm.ui import DEFAULT
 from atdm.ui.live import LiveState
 
 if TYPE_CHECKING:
     from atdm.ui.site import Site
 
-DEFAULT = "127.0.0.1:8765"
 MOST_CONNECTIONS = 64
 CLOSE_SECONDS = 3.0  # for browsers to be told and the server to end
 TOKEN_BYTES = 32

@@ -14,11 +14,9 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import duration
 from atdm.errors import UsageError
+from atdm.kernel.design import LAGGED, SYMBOLS
 from atdm.model.diagnostics import NORMAL_95, Diagnostics
 from atdm.run import Fit, fit
-
-GROUPS = ("alpha", "beta", "gamma", "theta")
-SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +66,7 @@ def _rows(cluster: Cluster, start: pd.Timestamp, stop: pd.Timestamp) -> Cluster:
 def _quantities(f: Fit) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
     found: Diagnostics = f.diagnostics
     when = f.train.index[-1]
-    for group in GROUPS:
+    for group in LAGGED:
         values, errors = getattr(f.model, group), found.standard_errors[group]
         for m, (value, error) in enumerate(zip(values, errors, strict=True), 1 if group == "alpha" else 0):
             half = NORMAL_95 * float(error)

@@ -175,7 +175,7 @@ def _coverage(
         known = actual[first : first + order]
         if model.training is None or not np.isfinite(known).all():
             continue
-        part = _cut(inputs, first, stop)
+        part = inputs.between(first, stop)
         drawn = simulate_paths(model.coefficients, model.training, part, known, paths=paths, seed=seed + 2 + number)
         for name, level in LEVELS.items():
             low, high = band(drawn[:, order:], level)
@@ -184,14 +184,6 @@ def _coverage(
         kind: {name: float(np.concatenate(parts).mean()) for name, parts in levels.items()}
         for kind, levels in inside.items()
     }
-
-
-def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
-    part = slice(start, stop)
-    return replace(
-        inputs, load=inputs.load[part], outdoor=inputs.outdoor[part], solar=inputs.solar[part],
-        phase=inputs.phase[part], segment=inputs.segment[part], train=0,
-    )  # fmt: skip
 
 
 def _inside(low: FloatArray, high: FloatArray, actual: FloatArray) -> FloatArray:

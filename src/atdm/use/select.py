@@ -18,7 +18,7 @@ from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import Inputs
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.model.selection import Candidate, Fitted, Score, Solve, choose, score
-from atdm.protocol.plan import ProtocolName, WeightsName
+from atdm.protocol.options import ProtocolName, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit
 from atdm.types import FloatArray

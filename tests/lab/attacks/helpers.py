@@ -11,6 +11,7 @@ from atdm.lab.attacks.score import Guess, Truth, recovered
 from atdm.lab.attacks.stage import Stage
 from atdm.lab.attacks.view import Public, View
 from atdm.protocol.ledger import Seen
+from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import make_plan, rows_of_plan
 from tests.clusters import tiny
@@ -20,7 +21,7 @@ LOOSE = Rules(least_agents=3, rows_per_parameter=1)
 
 def played(cluster, protocol, rules=LOOSE, colluders=(), **options):
     """View of an honest run, the truth in the order of the company, and the stage."""
-    plan = make_plan(cluster, protocol, **options)
+    plan = make_plan(cluster, fit_options(protocol=protocol, **options))
     stage = Stage(cluster, rules)
     aggregator = stage.play(rows_of_plan(plan) if plan.weights == "equal" else plan)
     series = cluster.temperature[[member.name for member in aggregator.members]].to_numpy(float) - 20.0

@@ -28,6 +28,7 @@ from atdm.protocol.blind.layouts import RELEASE
 from atdm.protocol.blind.release import open_release, seal_release, vouched
 from atdm.protocol.collect import CollectPart
 from atdm.protocol.messages import Announce, Refuse, Release, Total, encode
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, VERSION, Collect
 from atdm.protocol.readings import Readings, public_inputs, seconds
 from atdm.protocol.rules import Rules
@@ -325,7 +326,7 @@ def temperatures(stage):
 
 def plans(cluster):
     """Fits over the same rows that differ in what the aggregator may choose."""
-    whole = make_plan(cluster, "blind", nonnegative=False, solver_tolerance=0.01)
+    whole = make_plan(cluster, fit_options(protocol="blind", nonnegative=False, solver_tolerance=0.01))
     for ridge in (0.1, 1.0, 10.0, 100.0):
         for order in (1, 2):
             for train in (0.3, 0.6, 0.9):
@@ -394,7 +395,7 @@ def test_coarse_steps_at_several_offsets_do_not_multiply_totals(monkeypatch):
     by stamp, as the first edition did, and no stamp is asked for twice."""
     days = CubicSpline(np.arange(42), np.random.default_rng(0).laplace(20, 1, (42, 12)))
     cluster = cluster_of(days(np.arange(960) / 24), "1h")
-    whole = make_plan(cluster, "blind", nonnegative=False, solver_tolerance=0.01)
+    whole = make_plan(cluster, fit_options(protocol="blind", nonnegative=False, solver_tolerance=0.01))
 
     def attack():
         stage = stage_of(cluster)
@@ -424,7 +425,7 @@ def test_a_day_is_shown_under_one_weighting(monkeypatch):
 
     def attack(asked):
         stage = stage_of(rooms(rows=120))
-        whole = make_plan(stage.cluster, "blind")
+        whole = make_plan(stage.cluster, fit_options(protocol="blind"))
         either = {"fitted": whole, "equal": Collect(step_seconds=21600, start=whole.start, length=whole.length)}
         return sum(stage.play(either[weights]).state is AggregatorState.DONE for weights in asked)
 
@@ -469,7 +470,7 @@ def test_no_agent_refuses_by_name_where_its_words_are_out_of_range(monkeypatch):
 
     def attack(factor):
         stage = stage_of(rooms(), dither=0.0)
-        whole = make_plan(stage.cluster, "blind", nonnegative=False)
+        whole = make_plan(stage.cluster, fit_options(protocol="blind", nonnegative=False))
         refused = set()
 
         def act(phase, opened):
@@ -495,7 +496,7 @@ def test_counts_of_signs_are_few_whatever_is_forged(monkeypatch):
 
     def attack():
         stage = stage_of(rooms())
-        whole = make_plan(stage.cluster, "blind")
+        whole = make_plan(stage.cluster, fit_options(protocol="blind"))
         answers = set()
         for run in range(4):
 
@@ -523,7 +524,7 @@ def test_a_lying_leader_does_not_get_other_numbers_released(monkeypatch):
 
     def attack(summed):
         stage = stage_of(rooms(rows=120))
-        whole = make_plan(stage.cluster, "blind")
+        whole = make_plan(stage.cluster, fit_options(protocol="blind"))
 
         def watch(place, message):
             if place != 0 or not isinstance(message, Release):
@@ -572,7 +573,9 @@ def test_refusals_quote_no_number_that_comes_from_readings(monkeypatch):
             if isinstance(message, Refuse):
                 said.append(message.reason.removeprefix(stage.agents[place].name))
 
-        stage.play(make_plan(stage.cluster, "blind", nonnegative=False, ridge=1e-3, rules=rules), watch=watch)
+        stage.play(
+            make_plan(stage.cluster, fit_options(protocol="blind", nonnegative=False, ridge=0.001), rules), watch=watch
+        )
         return [character for text in said for character in text if character.isdigit()], len(said)
 
     def quotes(span, weights, agents):

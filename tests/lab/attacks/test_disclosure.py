@@ -1,5 +1,6 @@
 """What follows from values that should not get out, and that the real protocols do not let them out."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from atdm.lab.attacks.dishonest import appendices, masked_words
 from atdm.lab.attacks.rotation import Rotated
 from atdm.lab.attacks.stage import Stage
 from atdm.protocol import opened
+from atdm.protocol.options import fit_options
 from atdm.protocol.session import Session
 from atdm.run import make_plan
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
@@ -63,7 +65,7 @@ def test_float_masks_of_small_size_leak_and_ring_masks_do_not(monkeypatch):
     monkeypatch.setattr(opened, "FLOAT_MASK", 0.01)
     cluster = tiny()
     for masks, leaks in (("float", True), ("ring", False)):
-        plan = make_plan(cluster, "paper", masks=masks, tolerance=1e-6)
+        plan = msgspec.structs.replace(make_plan(cluster, fit_options(protocol="paper", tolerance=1e-6)), masks=masks)
         stage = Stage(cluster, LOOSE)
         mounted = masked_words(stage, plan)
         names = [member.name for member in stage.agents[0].roster.members]
@@ -76,7 +78,7 @@ def test_float_masks_that_hide_destroy_the_sum(monkeypatch):
     monkeypatch.setattr(opened, "FLOAT_MASK", 5e13)
     cluster = tiny()
     stage = Stage(cluster, LOOSE)
-    plan = make_plan(cluster, "paper", masks="float")
+    plan = msgspec.structs.replace(make_plan(cluster, fit_options(protocol="paper")), masks="float")
     aggregator = stage.play(plan, until=lambda a: any(s.what == "state" for s in a.notebook.seen))
     state = next(s.value for s in aggregator.notebook.seen if s.what == "state")
     assert np.abs(state - cluster.temperature.mean(axis=1)).max() > 0.05
@@ -88,7 +90,7 @@ def test_unmasked_uploads_of_paper_would_disclose_everybody_and_masked_ones_nobo
 
     def recovered():
         stage = Stage(cluster, LOOSE)
-        mounted = appendices(stage, make_plan(cluster, "paper", nonnegative=False))
+        mounted = appendices(stage, make_plan(cluster, fit_options(protocol="paper", nonnegative=False)))
         names = [member.name for member in stage.agents[0].roster.members]
         truth_in["series"] = cluster.temperature[names].to_numpy(float) - 20
         return hits(truth_of(truth_in["series"]), mounted.guesses), mounted.guesses[0].series

@@ -9,6 +9,7 @@ from atdm.lab.attacks.score import RECOVERED
 from atdm.lab.attacks.stage import Released, Stage, repeatable
 from atdm.protocol import collect, opened
 from atdm.protocol.blind import veil
+from atdm.protocol.options import fit_options
 from atdm.run import make_plan
 from tests.lab.attacks.helpers import LOOSE, rewritten, tiny, truth_of
 
@@ -19,7 +20,7 @@ def cluster():
 
 
 def plan_of(cluster, protocol="blind", **options):
-    return make_plan(cluster, protocol, nonnegative=False, **options)
+    return make_plan(cluster, fit_options(protocol=protocol, nonnegative=False, **options))
 
 
 def scored(stage, mounted, colluder=None):

@@ -6,6 +6,7 @@ import pytest
 
 from atdm.lab.attacks import forge
 from atdm.lab.attacks.stage import Stage, repeatable
+from atdm.protocol.options import fit_options
 from atdm.run import make_plan
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
 
@@ -20,7 +21,7 @@ def cluster():
 def mounted(cluster, act, seed):
     """(stage, claims, agents recovered, their largest error in K)"""
     stage = Stage(cluster, LOOSE, repeatable(seed))
-    result = act(stage, make_plan(cluster, "blind"), 0, seed)
+    result = act(stage, make_plan(cluster, fit_options(protocol="blind")), 0, seed)
     names = [agent.name for agent in stage.agents]
     truth = truth_of(cluster.temperature[names].to_numpy(float) - 20).without([0])
     found = [(guess, [(i, j) for i, j, r in truth.matches(guess) if r > 0.9]) for guess in result.guesses]
@@ -37,7 +38,9 @@ def test_the_group_secret_isolates_agents_and_the_account_bounds_how_many(cluste
 
 
 def test_no_threshold_can_be_asked_for_once_the_account_is_full(cluster):
-    attack = forge.steering(Stage(cluster, LOOSE, repeatable(0)), make_plan(cluster, "blind"), 0, 0)
+    attack = forge.steering(
+        Stage(cluster, LOOSE, repeatable(0)), make_plan(cluster, fit_options(protocol="blind")), 0, 0
+    )
     for _ in range(6):
         attack.ask()
     assert len(attack.known) == 3
