@@ -6,13 +6,12 @@ is the thermostats' side of Eq. (2). Run together they close the loop: load from
 Like Eq. (2) it is estimated on released series, so it costs no privacy.
 
 Rule 1: the lags of load or of temperature are left out where forecasts of 24 h on training rows do better without.
-Rule 2: a forecast stays within the loads seen in training: heaters have an end, and none of them cools.
+Rule 2: a forecast stays near the loads seen in training, half their range beyond it at most, and on their side of zero:
+        heaters have an end, and none of them cools.
 Rule 3: bands are the errors of forecasts of training rows by an Eq. (6) that had not seen them, by horizon.
 """
 
 from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
@@ -24,6 +23,7 @@ from atdm.types import FloatArray, IntArray
 
 LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
 FOLDS = 4  # parts of the training rows, each forecast by what the others tell
+BEYOND = 0.5  # of the range of training loads that a forecast may go beyond it
 FEWEST = 20  # forecasts of a horizon, below which it has no band of its own
 DIGITS = 6  # significant digits kept
 
@@ -37,9 +37,10 @@ class LoadModel:
     outdoor: FloatArray  # ν, M+1 values                                                               [kW/K]
     solar: FloatArray  # ρ, M+1 values                                                                 [kW/(kW/m²)]
     use: FloatArray  # P values, one for each phase of the calendar                                    [kW]
-    low: float  # least load in training                                                               [kW]
+    low: float  # least load of a forecast (Rule 2)                                                    [kW]
     high: float  # largest                                                                             [kW]
     bands: dict[str, FloatArray]  # level → lower and upper error of a forecast by steps ahead, 2 × steps [kW]
+    state_bands: dict[str, FloatArray]  # the same of the temperature, whose load was forecast too       [K]
 
     @property
     def order(self) -> int:
@@ -80,40 +81,12 @@ class LoadModel:
             loads[:, k], states[:, k] = now, warm
         return loads, states
 
-    def band(self, level: str, steps: int) -> tuple[FloatArray, FloatArray]:
-        """How far below and above a forecast the load may be, by steps ahead; beyond the last known, that one. [kW]"""
-        low, high = self.bands[level]
-        at = np.minimum(np.arange(steps), len(low) - 1)
-        return low[at], high[at]
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "load": self.load.tolist(), "temperature": self.temperature.tolist(), "outdoor": self.outdoor.tolist(),
-            "solar": self.solar.tolist(), "use": self.use.tolist(), "range_kw": [self.low, self.high],
-            "bands_kw": {level: ends.tolist() for level, ends in self.bands.items()},
-        }  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any]) -> "LoadModel":
-        low, high = saved["range_kw"]
-        parts = {name: np.asarray(saved[name], dtype=float) for name in PARTS}
-        bands = {level: np.asarray(saved["bands_kw"][level], dtype=float) for level in LEVELS}
-        return cls(**parts, low=float(low), high=float(high), bands=bands)
-
-    def fits(self, period: int) -> bool:
-        """Whether this can belong to a calendar of so many phases."""
-        m = self.order
-        sizes = [len(self.temperature), len(self.outdoor), len(self.solar), len(self.use)]
-        numbers = [getattr(self, name) for name in PARTS]
-        return (
-            sizes == [m, m + 1, m + 1, period]
-            and self.low <= self.high
-            and all(v.ndim == 1 and bool(np.isfinite(v).all()) for v in numbers)
-            and all(v.ndim == 2 and len(v) == 2 and v.size and bool(np.isfinite(v).all()) for v in self.bands.values())
-        )
-
-
-PARTS = ("load", "temperature", "outdoor", "solar", "use")
+def at_steps(band: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper error 1 … steps ahead; beyond the last that is known, that one."""
+    low, high = band
+    at = np.minimum(np.arange(steps), len(low) - 1)
+    return low[at], high[at]
 
 
 def estimate_load(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar) -> LoadModel:
@@ -122,14 +95,21 @@ def estimate_load(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: 
     day = max(1, round(24 / calendar.step_hours))
     kinds = [(True, True), (False, True), (True, False), (False, False)]
     errors = {kind: _held_out(c, part, known, calendar, kind, day) for kind in kinds}
-    best = min(kinds, key=lambda kind: float(np.nanmean(errors[kind] ** 2)) if len(errors[kind]) else 0.0)  # Rule 1
+    best = min(kinds, key=lambda kind: float((errors[kind][0] ** 2).mean()) if len(errors[kind][0]) else 0.0)  # Rule 1
     rows = lagged_rows(part.segment, c.order, 0, inputs.train)
     found = _least_squares(part, known, calendar, c.order, rows, best)
-    return LoadModel(**found, **_range(part), bands=_bands(errors[best]))
+    of_load, of_state = (_bands(values) for values in errors[best])
+    return LoadModel(**found, **_range(part), bands=of_load, state_bands=of_state)
 
 
 def _range(inputs: Inputs) -> dict[str, float]:
-    return {"low": float(inputs.load.min()), "high": float(inputs.load.max())}
+    """Rule 2."""
+    low, high = float(inputs.load.min()), float(inputs.load.max())
+    room = BEYOND * (high - low)
+    return {
+        "low": max(low - room, 0.0) if low >= 0 else low - room,
+        "high": min(high + room, 0.0) if high <= 0 else high + room,
+    }
 
 
 def _least_squares(
@@ -159,12 +139,13 @@ def _least_squares(
 
 def _held_out(
     c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, kind: tuple[bool, bool], day: int
-) -> FloatArray:
-    """Truth − forecast of 24 h from the rows of each part of the training rows by the other parts, runs × steps. [kW]"""
+) -> tuple[FloatArray, FloatArray]:
+    """Truth − forecast of 24 h from the rows of each part of the training rows by the other parts, runs × steps: of the
+    load [kW] and of the temperature [K]."""
     stop = len(inputs)
     cuts = np.linspace(0, stop, FOLDS + 1).astype(int)
     rows = lagged_rows(inputs.segment, c.order, 0, stop)
-    found = []
+    found: list[tuple[FloatArray, FloatArray]] = []
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         others = rows[(rows < first) | (rows >= last)]
         origins = origins_in(inputs, first, last - day + 1, c.order)
@@ -172,10 +153,12 @@ def _held_out(
         if not len(origins) or len(others) < calendar.period:
             continue
         numbers = _least_squares(inputs, state, calendar, c.order, others, kind)
-        model = LoadModel(**numbers, **_range(inputs), bands={})
-        loads, _ = model.run(c, inputs, inputs.load, state, origins, day)
-        found.append(inputs.load[origins[:, None] + np.arange(day)] - loads)
-    return np.concatenate(found) if found else np.empty((0, day))
+        model = LoadModel(**numbers, **_range(inputs), bands={}, state_bands={})
+        loads, states = model.run(c, inputs, inputs.load, state, origins, day)
+        at = origins[:, None] + np.arange(day)
+        found.append((inputs.load[at] - loads, state[at] - states))
+    none = np.empty((0, day))
+    return (np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])) if found else (none, none)
 
 
 def _bands(errors: FloatArray) -> dict[str, FloatArray]:
