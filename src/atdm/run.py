@@ -5,13 +5,14 @@ plan the run → enrol the agents → carry messages until the aggregator is don
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -20,14 +21,20 @@ from rich.console import Console
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
+from atdm.data.holidays import days_of
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.kernel.design import Inputs, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
+from atdm.model.calendar import Calendar
+from atdm.model.choosing import Choice, choose
+from atdm.model.current import chosen_model
 from atdm.model.diagnostics import Diagnostics, diagnose
 from atdm.model.fitted import Model, Origin
+from atdm.model.horizons import Horizon, horizons
+from atdm.model.released import Released
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
@@ -86,6 +93,8 @@ class Fit:
     notes: tuple[str, ...] = ()
     out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
     transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    holidays: frozenset[date] = frozenset()  # local days that may count as Sundays, for the choice of a model
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
     @property
     def converged(self) -> bool:
@@ -116,10 +125,68 @@ class Fit:
         return pd.concat([self.state, self.load], axis=1).assign(part=parts)
 
     @property
+    def released(self) -> Released:
+        """The rows that the aggregator has: temperature, load and weather."""
+        return Released.of(self.inputs, self.state)
+
+    @property
+    def choice(self) -> Choice | None:
+        """How order and day types were chosen on the training rows; None where these are too few for any model."""
+        return cast(Choice | None, self._once("choice", self._choose))
+
+    @property
+    def chosen(self) -> Model:
+        """The model that forecasts use: physical, chosen on training rows, with its rows and its record of errors.
+
+        Where the rows are too few to choose, the model that the protocol estimated, without bands.
+        """
+        return cast(Model, self._once("chosen", self._make_chosen))
+
+    @property
+    def horizons(self) -> dict[str, tuple[Horizon, ...]]:
+        """Test errors after 1 h, 6 h and 24 h from every origin: of the "chosen" and of the "estimated" model."""
+        return cast(dict[str, tuple[Horizon, ...]], self._once("horizons", self._judge))
+
+    @property
+    def restarts(self) -> int:
+        """How often the free run of the test rows started anew after a gap: each time it is given measured values."""
+        tested = self.inputs.segment[self.inputs.train :]
+        return len(np.unique(tested)) - 1 if len(tested) else 0
+
+    @property
     def diagnostics(self) -> Diagnostics:
-        """Residuals, poles, gains, standard errors, warnings: from what was released, when asked for."""
-        step_hours = self.model.step.total_seconds() / 3600
-        return diagnose(self.model.coefficients, self.inputs, self.state.to_numpy(float), step_hours)
+        """Residuals, poles, gains, standard errors, warnings of the chosen model: from what was released."""
+        model = self.chosen
+        inputs = self.released.inputs(model.calendar, self.inputs.train)
+        return diagnose(model.coefficients, inputs, self.state.to_numpy(float), model.calendar.step_hours)
+
+    def _once(self, name: str, work: Callable[[], Any]) -> Any:
+        """What takes a second is worked out when it is asked for, and kept."""
+        if name not in self.worked_out:
+            with one_blas_thread():
+                self.worked_out[name] = work()
+        return self.worked_out[name]
+
+    def _choose(self) -> Choice | None:
+        rows = self.released
+        try:
+            return choose(self.inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
+        except UsageError:
+            return None
+
+    def _make_chosen(self) -> Model:
+        if self.choice is None:
+            return self.model
+        return chosen_model(self.choice, self.released, self.inputs.train, self.model.origin)
+
+    def _judge(self) -> dict[str, tuple[Horizon, ...]]:
+        rows, train, n = self.released, self.inputs.train, len(self.inputs)
+        return {
+            name: horizons(
+                model.coefficients, rows.inputs(model.calendar, train), rows.state, model.calendar.step_hours, train, n
+            )
+            for name, model in (("chosen", self.chosen), ("estimated", self.model))
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """The object that --json prints; numbers that do not exist are null."""
@@ -133,7 +200,8 @@ class Fit:
             "ridge": self.ridge,
             "rss": self.rss,
             "model": self.model.as_dict(),
-            "metrics": self.metrics,
+            "chosen": self._chosen_document(),
+            "metrics": {**self.metrics, "horizons": self.horizons_document()},
             "ledger": self.ledger,
             "cost": asdict(self.cost),
             "solver_residual": self.solver_residual,
@@ -143,6 +211,20 @@ class Fit:
         }
         cleaned: dict[str, Any] = without_nan(document)
         return cleaned
+
+    def _chosen_document(self) -> dict[str, Any]:
+        model = self.chosen
+        choice = None if self.choice is None else self.choice.as_dict()
+        return {"words": model.words(), **model.as_dict(), **model.calendar.as_dict(), "choice": choice}
+
+    def choice_document(self) -> dict[str, Any]:
+        """What `atdm select --json` prints."""
+        document: dict[str, Any] = without_nan({**self._chosen_document(), "horizons": self.horizons_document()})
+        return document
+
+    def horizons_document(self) -> dict[str, list[dict[str, Any]]]:
+        """Test errors at fixed horizons, as JSON has them."""
+        return {name: [h.as_dict() for h in found] for name, found in self.horizons.items()}
 
 
 def fit(
@@ -163,6 +245,7 @@ def fit(
     rules: Rules | None = None,
     transcript: bool = False,
     state: str | Path | None = None,
+    holidays: str | Iterable[date] | None = None,
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -173,13 +256,16 @@ def fit(
     dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
     transcript: keep what every party saw (fit.transcript), for an audit.
     state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
+    holidays: public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION, a file of
+    dates, or dates.
     """
+    free = days_of(holidays, cluster.time)
     options = fit_options(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
         tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
     own = replace(Rules() if rules is None else rules, dither=dither)
-    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state)
+    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free)
 
 
 def fit_cluster(
@@ -190,6 +276,7 @@ def fit_cluster(
     progress: bool = False,
     transcript: bool = False,
     state: str | Path | None = None,
+    holidays: frozenset[date] = frozenset(),
 ) -> Fit:
     """`fit` with its options in one struct, as the commands have them."""
     rules = Rules() if rules is None else rules
@@ -199,8 +286,10 @@ def fit_cluster(
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
-            return _fit_plain(cluster, plan)
-        return simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+            found = _fit_plain(cluster, plan)
+        else:
+            found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+    return replace(found, holidays=holidays)
 
 
 class Window(NamedTuple):
@@ -394,7 +483,8 @@ def collect(
         weighting=plan.weights,
         agents=agents,
         model=Model(
-            coefficients=estimate.coefficients, step=step, timezone=plan.timezone,
+            coefficients=estimate.coefficients,
+            calendar=Calendar(step=step, timezone=plan.timezone, season=plan.period),
             origin=None if run is None or plan.protocol != "blind" else origin_of(run),
         ),
         weights=weights,

@@ -22,10 +22,12 @@ from atdm.ui import DEFAULT as PAGE
 
 FILES = {  # command → the file it is in, and how its help begins
     "demo": ("fitting", "Fit the bundled sample privately, print the summary, write the report."),
-    "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process."),
+    "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process"),
     "check": ("fitting", "Data quality before anything leaves; exits with 1 when these tables would be refused."),
-    "select": ("fitting", "Choose order and season on the training rows of what was released"),
+    "select": ("fitting", "How the model to use was chosen on the training rows of what was released"),
     "forecast": ("using", "Forecast the aggregate temperature with 80 % and 95 % bands."),
+    "update": ("using", "Keep a model current from observed rows; no agent is asked."),
+    "drift": ("using", "Whether the cluster still behaves as it did: coefficients by window of released rows."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),
     "compare": ("lab", "All protocols side by side: accuracy against plain, cost, who learned what."),
     "audit": ("lab", "Mount the attacks and say what an aggregator could learn about single agents."),

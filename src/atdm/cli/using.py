@@ -1,4 +1,4 @@
-"""Commands that use a model: forecast, flexibility."""
+"""Commands that use a model: forecast, update, drift, flexibility."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 import atdm
-from atdm.cli.options import Json, Timezone
+from atdm.cli.options import Holidays, Json, Timezone
 from atdm.cli.output import dumped, out, show
 from atdm.data.clock import duration
-from atdm.report.folder import write_file
-from atdm.report.use_text import flexibility_table, forecast_table
+from atdm.report.drift_figure import drift_figure
+from atdm.report.folder import check_writable, write_file
+from atdm.report.use_text import drift_table, flexibility_table, forecast_table, update_text
 from atdm.use.series import parse_initial, parse_range, parse_start, read_future, read_observed, read_series
 
 app = typer.Typer()
@@ -18,6 +19,9 @@ ModelFile = Annotated[Path, typer.Argument(help="model.json written by atdm fit.
 Future = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Observed = Annotated[
     Path | None, typer.Option(help="observed.csv of atdm observe: go on from its last M rows; no --initial needed.")
+]
+ObservedRows = Annotated[
+    Path, typer.Option("--observed", help="Table of time, aggregate_temp_c, load_kw: observed.csv of atdm observe.")
 ]
 Initial = Annotated[
     str | None,
@@ -53,6 +57,54 @@ def forecast(
     if output is not None:
         write_file(output, found.table.to_csv())
     show(found.as_dict()) if as_json else out.print(forecast_table(found))
+
+
+@app.command()
+def update(
+    model: ModelFile,
+    observed: ObservedRows,
+    weather: Future,
+    half_life: Annotated[str, typer.Option(help="In which a row's weight falls to half; 0d: all rows alike.")] = "30d",
+    window: Annotated[str, typer.Option(help="Older rows are dropped.")] = "92d",
+    choose: Annotated[bool, typer.Option("--choose", help="Choose order and day types again.")] = False,
+    holidays: Holidays = None,
+    timezone: Timezone = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write the model; over the old one if not given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Keep a model current from observed rows; no agent is asked. Earlier versions and their errors stay with it."""
+    target = model if output is None else output
+    check_writable(target)
+    length = duration(half_life, zero=True)
+    found = atdm.update(
+        atdm.Model.load(model), read_observed(observed, timezone=timezone), read_future(weather, timezone=timezone),
+        half_life=length or None, window=duration(window), choose=choose, holidays=holidays,
+    )  # fmt: skip
+    write_file(target, found.model.to_json())
+    show(found.as_dict()) if as_json else out.print(update_text(found))
+
+
+@app.command()
+def drift(
+    model: ModelFile,
+    observed: ObservedRows,
+    weather: Future,
+    window: Annotated[str, typer.Option(help="Length of a window.")] = "14d",
+    every: Annotated[str, typer.Option(help="By how much it is moved.")] = "7d",
+    timezone: Timezone = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw it here, e.g. drift.svg; needs atdm[report].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Whether the cluster still behaves as it did: coefficients by window of released rows."""
+    found = atdm.drift(
+        atdm.Model.load(model), read_observed(observed, timezone=timezone), read_future(weather, timezone=timezone),
+        window=window, every=every,
+    )  # fmt: skip
+    if figure is not None:
+        drift_figure(found, figure)
+    show(found.as_dict()) if as_json else out.print(drift_table(found))
 
 
 @app.command()

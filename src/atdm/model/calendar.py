@@ -4,7 +4,6 @@ A calendar numbers the steps of all its profiles: step k of day type d has phase
 works on it stay as they are; occupancy only has one profile for each day type, one after the other.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
@@ -76,12 +75,27 @@ class Calendar:
 
     def as_dict(self) -> dict[str, Any]:
         return {
+            "step_seconds": self.step.total_seconds(),
+            "timezone": self.timezone,
             "season_steps": self.season,
             "day_types": self.day_types,
             "holidays": [day.isoformat() for day in sorted(self.holidays)],
         }
 
-
-def parse_holidays(days: Iterable[str]) -> frozenset[date]:
-    """Dates such as 2024-12-25."""
-    return frozenset(date.fromisoformat(day) for day in days)
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "Calendar":
+        """What `as_dict` gave; ValueError, KeyError, TypeError or UsageError where it cannot be."""
+        calendar = cls(
+            step=pd.Timedelta(seconds=saved["step_seconds"]),
+            timezone=str(saved["timezone"]),
+            season=int(saved["season_steps"]),
+            day_types=saved["day_types"],
+            holidays=frozenset(date.fromisoformat(day) for day in saved["holidays"]),
+        )
+        zone(calendar.timezone)
+        apart = calendar.day_types != "all days"
+        if calendar.step <= pd.Timedelta(0) or calendar.season < 1 or calendar.day_types not in TYPES:
+            raise ValueError("no calendar of a model")
+        if apart and not calendar.daily:
+            raise ValueError("day types need a season of one day")
+        return calendar

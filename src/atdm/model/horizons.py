@@ -1,4 +1,4 @@
-"""How far a model is off after 1 h, 6 h and 24 h, from every origin that has the rows; beside forecasts without one.
+"""How far a model is off after 1 h, 6 h and 24 h, from every origin that has the rows; beside persistence.
 
 An origin is the first row forecast; the rows before it are known. A run never crosses a gap, so a gap costs origins and
 makes nothing look better, unlike one long free run that starts anew after it.
@@ -25,7 +25,6 @@ class Horizon:
     origins: int
     rmse: float | None  # [K]
     persistence_rmse: float | None  # the last temperature stays [K]
-    day_before_rmse: float | None  # as at the same time of the last day known [K]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,15 +70,11 @@ def horizons(
         target = origins + steps - 1
         reached = np.flatnonzero((target < stop) & np.isfinite(errors[:, steps - 1]))
         at, last = target[reached], origins[reached] - 1
-        before = at - day
-        known = before >= 0
-        known[known] &= inputs.segment[before[known]] == inputs.segment[at[known]]
         answer.append(Horizon(
             hours=hours,
             origins=len(reached),
             rmse=root_mean_square(errors[reached, steps - 1]),
             persistence_rmse=root_mean_square(state[last] - state[at]),
-            day_before_rmse=root_mean_square(state[before[known]] - state[at[known]]) if known.all() else None,
         ))  # fmt: skip
     return tuple(answer)
 

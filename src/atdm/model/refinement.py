@@ -5,7 +5,7 @@ the squares of the errors at several horizons are added, each over its variance 
 of them drowns the others. Rules and calendar are those of model/physical.py, and so is the search over the roots.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,10 +23,21 @@ RUN_EVERY_HOURS = 2  # origins of runs of one length
 
 
 def refine(
-    start: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int, limits: Limits | None = None
+    start: Coefficients,
+    inputs: Inputs,
+    state: FloatArray,
+    calendar: Calendar,
+    stop: int,
+    limits: Limits | None = None,
+    weights: FloatArray | None = None,
 ) -> Coefficients:
-    """The model of rows [0, stop) that is best at all horizons, searched from `start`, their one-step estimate."""
+    """The model of rows [0, stop) that is best at all horizons, searched from `start`, their one-step estimate.
+
+    weights: how much a run counts, by the row it ends at; default: all alike.
+    """
     groups = _at_horizons(start, inputs, state, calendar, stop)
+    if weights is not None:
+        groups = [replace(group, weight=group.weight * weights[group.targets]) for group in groups]
     runs = _Runs.build(groups, start.order, inputs, state, calendar, stop)
     return _searched(runs, start, calendar, limits or Limits())
 
@@ -84,7 +95,7 @@ class _Group:
     """Runs of one length."""
 
     steps: int
-    weight: float  # one over the variance at this horizon, by run
+    weight: float | FloatArray  # one over the variance at this horizon; one number, or one for each run
     targets: IntArray  # the rows they end at; origin = target − steps + 1
 
 
@@ -105,7 +116,8 @@ class _Runs:
         cls, groups: list[_Group], order: int, inputs: Inputs, state: FloatArray, calendar: Calendar, stop: int
     ) -> "_Runs":
         day = max(1, round(24 / calendar.step_hours))
-        rows_per_day = sum(group.steps * len(group.targets) * group.weight for group in groups) / (stop / day)
+        squares = sum(group.steps * float(np.sum(group.weight * np.ones(len(group.targets)))) for group in groups)
+        rows_per_day = squares / (stop / day)
         rows = lagged_rows(inputs.segment, order, 0, stop)
         columns = np.zeros((stop, 3 * (order + 1)))
         columns[rows] = forcing_columns(inputs, rows, order)
@@ -134,9 +146,10 @@ class _Runs:
             np.add.at(season, (np.arange(len(at))[:, None], self.phase[lagged]), response)
             target = self.state[at] - self._passed_on(alpha, at, k)
             both = np.column_stack([target, inputs])
-            gram += group.weight * both.T @ both
-            tie += group.weight * season.T @ both
-            own += group.weight * season.T @ season
+            counted = season.T * group.weight
+            gram += (both.T * group.weight) @ both
+            tie += counted @ both
+            own += counted @ season
         return gram, tie, own
 
     def _passed_on(self, alpha: FloatArray, at: IntArray, steps: int) -> FloatArray:

@@ -28,7 +28,6 @@ from atdm.model.diagnostics import impulse_filter, roots
 from atdm.model.fitted import Model
 from atdm.run import Fit
 from atdm.types import FloatArray
-from atdm.use.forecast import trained
 from atdm.use.series import continued, initial_values, span
 
 TIGHT = 1e-9  # feasibility tolerance asked of the solver, in K and kW: re-simulated, comfort holds to 1e-6 K
@@ -216,7 +215,7 @@ def flexibility(
     that keeps comfort; power: limits of the load [kW], by default from nothing to the most seen in training.
     observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the offer starts after its last row.
     """
-    used = trained(model) if isinstance(model, Fit) else model
+    used = model.chosen if isinstance(model, Fit) else model
     past = None
     if observed is not None:
         if initial is not None or start is not None:
@@ -395,9 +394,9 @@ def _limits(model: Model, power: tuple[float, float] | None) -> tuple[tuple[floa
         if low < 0 < high:
             raise UsageError(f"power {low:g}:{high:g} both heats and cools: give limits on one side of zero")
         return power, []
-    if model.training is None:
+    if model.released is None:
         raise UsageError("the model file does not say which loads it was trained on: give --power LOW:HIGH in kW")
-    low, high = model.training.load_low, model.training.load_high
+    low, high = model.released.load_low, model.released.load_high
     low, high = (0.0, high) if high >= -low else (low, 0.0)
     return (low, high), [f"power limits {low:.1f} to {high:.1f} kW: from nothing to the most seen in training"]
 

@@ -14,6 +14,7 @@ from atdm.data.files import read_table
 from atdm.data.tables import Format, read_weather
 from atdm.errors import DataError, UsageError
 from atdm.model.fitted import Model
+from atdm.model.released import Released, released_rows
 from atdm.types import FloatArray
 
 T = TypeVar("T")
@@ -98,6 +99,14 @@ def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame
     if not ((counts >= 0) & (counts < 2**31) & (counts % 1 == 0)).all():
         raise DataError(f"{path}: agents: some are no counts: give whole numbers, or leave the column out")
     return frame.astype({"agents": "Int64"})
+
+
+def observed_rows(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Released:
+    """The observed rows that the weather covers."""
+    rows = released_rows(observed, weather, model.step)
+    if not len(rows):
+        raise UsageError("the weather covers none of the observed rows: give that of the days observed")
+    return rows
 
 
 def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,35 @@
+"""Keep a model current from observed rows, the weights of the agents as they are. No agent is asked."""
+
+from collections.abc import Iterable
+from datetime import date
+
+import pandas as pd
+
+from atdm.data.holidays import days_of
+from atdm.model import current
+from atdm.model.current import HALF_LIFE, WINDOW, Update
+from atdm.model.fitted import Model
+from atdm.use.series import observed_rows
+
+
+def update(
+    model: Model,
+    observed: pd.DataFrame,
+    weather: pd.DataFrame,
+    *,
+    half_life: pd.Timedelta | None = HALF_LIFE,
+    window: pd.Timedelta = WINDOW,
+    choose: bool = False,
+    holidays: str | Iterable[date] | None = None,
+) -> Update:
+    """The model estimated anew from its own rows and those observed since, the weights of the agents as they are.
+
+    observed: aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them; weather: outdoor_temp_c [°C] and
+    solar_w_m2 [W/m²] by time, which must cover them. half_life: in which a row's weight falls to half, None: all alike;
+    window: older rows are dropped. choose: choose order and day types again; holidays: as in `fit`, for that.
+    """
+    rows = observed_rows(model, observed, weather)
+    free = days_of(holidays, rows.time) if holidays is not None else model.calendar.holidays
+    return current.update(
+        model, rows, half_life=half_life, window=window, choose_again=choose, holidays=frozenset(free)
+    )
