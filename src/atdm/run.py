@@ -22,6 +22,7 @@ from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.data.holidays import days_of
+from atdm.data.probe import windows_of
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
@@ -34,6 +35,7 @@ from atdm.model.current import chosen_model
 from atdm.model.diagnostics import Diagnostics, diagnose
 from atdm.model.fitted import Model, Origin
 from atdm.model.horizons import Horizon, horizons
+from atdm.model.planning import Planning, planning_of
 from atdm.model.released import Released
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
@@ -90,9 +92,10 @@ class Fit:
     cost: Cost
     inputs: Inputs  # the model's inputs on the released rows
     solver_residual: float = 0.0
-    notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # notes about the run; see `notes`
     out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
     transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()  # experiments in the window: from, until
     holidays: frozenset[date] = frozenset()  # local days that may count as Sundays, for the choice of a model
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
@@ -127,7 +130,7 @@ class Fit:
     @property
     def released(self) -> Released:
         """The rows that the aggregator has: temperature, load and weather."""
-        return Released.of(self.inputs, self.state)
+        return replace(Released.of(self.inputs, self.state), equal=self.weighting == "equal", probed=self.probed)
 
     @property
     def choice(self) -> Choice | None:
@@ -141,6 +144,24 @@ class Fit:
         Where the rows are too few to choose, the model that the protocol estimated, without bands.
         """
         return cast(Model, self._once("chosen", self._make_chosen))
+
+    @property
+    def judged(self) -> Planning | None:
+        """What the training rows say about planning; None where they are too few for any model."""
+        return cast(Planning | None, self._once("judged", self._judge_planning))
+
+    @property
+    def planning(self) -> Model | None:
+        """The model that flexibility uses; None where the response to load cannot be known (`notes` say why)."""
+        judged = self.judged
+        if judged is None or judged.coefficients is None:
+            return None
+        return self.chosen.for_planning(judged.coefficients, judged.calendar)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the person should know about this fit; also why it cannot be planned with, where that is so."""
+        return self.said if self.judged is None else (*self.said, *self.judged.notes())
 
     @property
     def horizons(self) -> dict[str, tuple[Horizon, ...]]:
@@ -179,6 +200,11 @@ class Fit:
             return self.model
         return chosen_model(self.choice, self.released, self.inputs.train, self.model.origin)
 
+    def _judge_planning(self) -> Planning | None:
+        if self.choice is None:
+            return None
+        return planning_of(self.released, self.inputs.train, self.choice.calendar)
+
     def _judge(self) -> dict[str, tuple[Horizon, ...]]:
         rows, train, n = self.released, self.inputs.train, len(self.inputs)
         return {
@@ -201,6 +227,7 @@ class Fit:
             "rss": self.rss,
             "model": self.model.as_dict(),
             "chosen": self._chosen_document(),
+            "planning": None if self.judged is None else self.judged.as_dict(),
             "metrics": {**self.metrics, "horizons": self.horizons_document()},
             "ledger": self.ledger,
             "cost": asdict(self.cost),
@@ -246,6 +273,7 @@ def fit(
     transcript: bool = False,
     state: str | Path | None = None,
     holidays: str | Iterable[date] | None = None,
+    probed: pd.DataFrame | None = None,
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -258,14 +286,17 @@ def fit(
     state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
     holidays: public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION, a file of
     dates, or dates.
+    probed: the blocks of an experiment in the window, as `atdm probe` writes them (time, until, setpoint_offset_k).
     """
-    free = days_of(holidays, cluster.time)
+    free, moved = days_of(holidays, cluster.time), () if probed is None else windows_of(probed)
     options = fit_options(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
         tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
     own = replace(Rules() if rules is None else rules, dither=dither)
-    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free)
+    return fit_cluster(
+        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved
+    )
 
 
 def fit_cluster(
@@ -277,6 +308,7 @@ def fit_cluster(
     transcript: bool = False,
     state: str | Path | None = None,
     holidays: frozenset[date] = frozenset(),
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = (),
 ) -> Fit:
     """`fit` with its options in one struct, as the commands have them."""
     rules = Rules() if rules is None else rules
@@ -289,7 +321,7 @@ def fit_cluster(
             found = _fit_plain(cluster, plan)
         else:
             found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
-    return replace(found, holidays=holidays)
+    return replace(found, holidays=holidays, probed=probed)
 
 
 class Window(NamedTuple):
@@ -499,11 +531,11 @@ def collect(
         cost=cost,
         inputs=public_inputs(plan, outcome.kept, outcome.load, weather),
         solver_residual=estimate.solver_residual,
-        notes=notes,
+        said=notes,
         out=out or {},
         transcript=transcript or {},
     )  # fmt: skip
-    return replace(found, notes=(*notes, *warnings_of(found, plan)))
+    return replace(found, said=(*notes, *warnings_of(found, plan)))
 
 
 def origin_of(run: Run) -> Origin:

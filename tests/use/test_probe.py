@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import atdm
-from atdm.data.probe import probed_rows, read_probe
+from atdm.data.probe import read_probe, windows_of
 from atdm.report.probe_files import probe_files
 from atdm.use.probe import plan_probe
 
@@ -68,14 +68,13 @@ def test_what_cannot_be_planned_is_refused_in_one_line(options, words):
     assert "\n" not in str(refused.value)
 
 
-def test_the_table_is_read_back_and_marks_its_rows(probe, tmp_path):
+def test_the_table_is_read_back_and_says_when_the_experiment_was(probe, tmp_path):
     path = tmp_path / "probe.csv"
     path.write_text(probe_files(probe)["probe.csv"])
     blocks = read_probe(path)
     pd.testing.assert_frame_equal(blocks, probe.blocks, check_dtype=False)
-    time = pd.date_range("2024-01-21", periods=8 * 48, freq="30min", tz="UTC")
-    marked = time[probed_rows(time, blocks)]
-    assert marked[0] == START and len(marked) == 5 * 48 and marked[-1] == START + pd.Timedelta("5D") - time.freq
+    assert windows_of(blocks) == ((START, START + pd.Timedelta("5D")),)
+    assert len(windows_of(blocks.drop(index=7))) == 2
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from atdm.cli.options import (
 from atdm.cli.output import finish, named, out, read, results, show
 from atdm.data import quality
 from atdm.data.holidays import days_of
+from atdm.data.probe import read_probe, windows_of
 from atdm.protocol.options import FitOptions
 from atdm.protocol.rules import Rules
 from atdm.report.evidence import diagnosis
@@ -63,6 +64,9 @@ def fit(
     ] = None,
     write_anyway: WriteAnyway = False,
     holidays: Holidays = None,
+    probed: Annotated[
+        Path | None, typer.Option(help="probe.csv of an experiment that went on in the window: planning counts on it.")
+    ] = None,
     by: By = "zone",
     as_json: Json = False,
 ) -> None:
@@ -70,7 +74,10 @@ def fit(
     cluster = read(zones, weather, by, declared)
     check_folder(output)
     days, progress = days_of(holidays, cluster.time), not as_json and sys.stderr.isatty()
-    result = fit_cluster(cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days)
+    moved = windows_of(read_probe(probed, timezone=declared.timezone)) if probed else ()
+    result = fit_cluster(
+        cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days, probed=moved
+    )
     finish(result, named(zones), output, as_json, write_anyway, cluster)
 
 

@@ -39,10 +39,12 @@ def read_probe(path: str | PathLike[str], *, timezone: str | None = None) -> pd.
     return blocks
 
 
-def probed_rows(time: pd.DatetimeIndex, blocks: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which stamps lie in a block, moved or not: all of them belong to the experiment."""
-    starts, ends = (pd.DatetimeIndex(blocks[name]).asi8 for name in ("time", "until"))
-    now = time.as_unit(pd.DatetimeIndex(blocks["time"]).unit).asi8
-    at = np.searchsorted(starts, now, side="right") - 1
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] = (at >= 0) & (now < ends[np.maximum(at, 0)])
-    return inside
+def windows_of(blocks: pd.DataFrame) -> tuple[tuple[pd.Timestamp, pd.Timestamp], ...]:
+    """From when until when the experiment went on, moved or not; blocks that follow each other are one window."""
+    windows: list[tuple[pd.Timestamp, pd.Timestamp]] = []
+    for start, stop in zip(blocks["time"], blocks["until"], strict=True):
+        if windows and windows[-1][1] == start:
+            windows[-1] = windows[-1][0], stop
+        else:
+            windows.append((start, stop))
+    return tuple(windows)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,11 +45,12 @@ class Origin:
         return cls(run=run, company=tuple(str(name) for name in saved["company"]), end=end)
 
 
-Made = Literal["estimated", "chosen", "refined"]
+Made = Literal["estimated", "chosen", "refined", "planning"]
 MADE: dict[Made, str] = {
     "estimated": "as the protocol estimated it",
     "chosen": "chosen on training rows",
     "refined": "chosen on training rows and refined on its forecasts of 24 h",
+    "planning": "for planning: its response to load was found in the training rows, or stated",
 }
 
 
@@ -109,6 +110,12 @@ class Model:
     def until(self) -> pd.Timestamp | None:
         """The last row it was estimated on."""
         return None if self.released is None or not self.trained else self.released.time[self.trained - 1]
+
+    def for_planning(self, coefficients: Coefficients, calendar: Calendar) -> "Model":
+        """The planning model of the same rows."""
+        return replace(
+            self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=()
+        )  # fmt: skip
 
     def words(self) -> str:
         """Which model this is, for people."""

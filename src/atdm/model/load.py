@@ -12,6 +12,8 @@ Rule 3: bands are the errors of forecasts of training rows by an Eq. (6) that ha
 """
 
 from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
@@ -63,8 +65,8 @@ class LoadModel:
         heat = [load[origins - m] for m in range(1, order + 1)]
         warmth = [state[origins - m] for m in range(1, order + 1)]
         loads, states = np.empty((len(origins), steps)), np.empty((len(origins), steps))
-        weather = np.convolve(inputs.outdoor, c.gamma)[: len(inputs)] + np.convolve(inputs.solar, c.theta)[: len(inputs)]
-        others = weather + c.occupancy[inputs.phase]
+        outdoor, solar = np.convolve(inputs.outdoor, c.gamma), np.convolve(inputs.solar, c.theta)
+        others = (outdoor + solar)[: len(inputs)] + c.occupancy[inputs.phase]
         rest = np.full(len(inputs), np.nan)
         rows = np.arange(self.order, len(inputs))
         rest[rows] = self.exogenous(inputs, rows)
@@ -102,7 +104,7 @@ def estimate_load(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: 
     return LoadModel(**found, **_range(part), bands=of_load, state_bands=of_state)
 
 
-def _range(inputs: Inputs) -> dict[str, float]:
+def _range(inputs: Inputs) -> dict[str, Any]:
     """Rule 2."""
     low, high = float(inputs.load.min()), float(inputs.load.max())
     room = BEYOND * (high - low)
@@ -114,7 +116,7 @@ def _range(inputs: Inputs) -> dict[str, float]:
 
 def _least_squares(
     inputs: Inputs, state: FloatArray, calendar: Calendar, order: int, rows: IntArray, kind: tuple[bool, bool]
-) -> dict[str, FloatArray]:
+) -> dict[str, Any]:
     """The numbers of Eq. (6) from the given rows; kind: whether lags of load and of temperature are in it."""
     lags = range(1, order + 1)
     level = float(state[rows].mean())

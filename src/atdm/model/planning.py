@@ -7,9 +7,10 @@ Rule 1: order 2 (air and mass), one step ahead, under the rules of model/physica
         thermostat in: they are for forecasts. Where the chosen model has day types, weekdays and weekends are apart and
         no more: a profile of three Sundays, one of them in an experiment, would learn the experiment by heart.
 Rule 2: rows of an experiment (`probed`) count as much together as all others together.
-Rule 3: the model is refused, not warned about, unless the response to load is excited, known to within MOST_ERROR, the
-        same one step ahead and over RUN_HOURS, and the building in it plausible. Each refusal says what, and the remedy.
-Rule 4: who knows the steady gain may state it; then the excitation does not matter, but plausibility does.
+Rule 3: the temperature is the plain mean of all homes: weights of a fit prefer quiet ones, which answer less.
+Rule 4: the model is refused, not warned about, unless the response to load is excited, known to within MOST_ERROR, the
+        same one step ahead and over RUN_HOURS, and the building in it plausible. A refusal says what, and the remedy.
+Rule 5: who knows the steady gain may state it; then the excitation does not matter, but plausibility does.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from atdm.errors import AtdmError
@@ -27,7 +27,8 @@ from atdm.model.calendar import Calendar
 from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
 from atdm.model.physical import Limits, estimate_physical, season_of
 from atdm.model.refinement import fitted_to_runs
-from atdm.types import FloatArray
+from atdm.model.released import Released
+from atdm.types import BoolArray, FloatArray
 
 ORDER = 2  # air, and the mass behind it
 LEAST_SHARE = 0.05  # of the load's variance that weather, clock and past temperature must leave unexplained
@@ -40,9 +41,12 @@ TELLING = 0.1  # share of the largest load, below which the load of a day is too
 COLDER = 1.0  # K below the outdoor temperature that rounding and mean values may bring an unheated cluster
 FINE = 1e-6  # step of a derivative, as a share
 
-BoolArray = npt.NDArray[np.bool_]
-Reason = Literal["rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain", "unheated",
-                 "steady heat"]  # fmt: skip
+Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
+                 "unheated", "steady heat"]  # fmt: skip
+WEIGHTED = (
+    "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does: plan "
+    "with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
+)
 REMEDY = "plan an experiment with atdm probe and fit its days, or state the steady gain with --assume-gain K_PER_KW"
 
 
@@ -75,7 +79,7 @@ class Plausibility:
 
     mean_temp: float  # [°C]
     mean_outdoor: float  # [°C]
-    unheated_24h: float | None  # temperature after 24 h without heat from there, in mean weather; None where it cools [°C]
+    unheated_24h: float | None  # after 24 h without heat from there, in mean weather; None where the load cools [°C]
     unheated_72h: float | None  # after 72 h [°C]
     mean_heat: float  # load used [kW]
     mean_need: float  # load that holds the mean temperature in mean weather [kW]
@@ -116,12 +120,13 @@ def plan_model(
     time: pd.DatetimeIndex,
     chosen: Calendar,
     *,
+    equal: bool = True,
     probed: BoolArray | None = None,
     assumed_gain: float | None = None,
 ) -> Planning:
     """The planning model of released rows, estimated on the training rows (those before inputs.train).
 
-    inputs, state [°C], time: by row; chosen: the calendar of the chosen model;
+    inputs, state [°C], time: by row; chosen: the calendar of the chosen model; equal: whether state is the plain mean;
     probed: which rows belong to an experiment; assumed_gain: steady change of s per kW that an engineer knows. [K/kW]
     """
     calendar = chosen if chosen.day_types == "all days" else replace(chosen, day_types="weekend")
@@ -134,10 +139,21 @@ def plan_model(
         refusals: tuple[Refusal, ...] = (Refusal(reason="rows", words=str(error)),)
         return Planning(coefficients=None, calendar=calendar, excitation=None, plausibility=None, refusals=refusals,
                         assumed_gain=assumed_gain)  # fmt: skip
-    refusals = (*_unknown(excitation), *_implausible(found, plausibility))
+    if not equal and assumed_gain is None:
+        refusals = (Refusal(reason="weights", words=WEIGHTED),)
+    else:
+        refusals = (*_unknown(excitation), *_implausible(found, plausibility))
     return Planning(
         coefficients=None if refusals else found, calendar=calendar, excitation=excitation, plausibility=plausibility,
         refusals=refusals, assumed_gain=assumed_gain,
+    )  # fmt: skip
+
+
+def planning_of(rows: Released, train: int, chosen: Calendar, assumed_gain: float | None = None) -> Planning:
+    """The planning model of the first `train` of the rows a model comes from; chosen: that model's calendar."""
+    return plan_model(
+        rows.inputs(chosen, train), rows.state, rows.time, chosen, equal=rows.equal, probed=rows.probed_rows(),
+        assumed_gain=assumed_gain,
     )  # fmt: skip
 
 
@@ -251,8 +267,8 @@ def _unknown(e: Excitation | None) -> Iterator[Refusal]:
     if e.unexplained_share < LEAST_SHARE:
         yield Refusal(
             reason="excitation",
-            words=f"weather, clock and past temperature explain all but {e.unexplained_share:.1%} of the load (at least "
-            f"{LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it; {REMEDY}",
+            words=f"weather, clock and past temperature explain all but {e.unexplained_share:.1%} of the load (at "
+            f"least {LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it; {REMEDY}",
         )
     if not e.relative_error <= MOST_ERROR:
         known = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K per kW"
@@ -278,8 +294,8 @@ def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
     if not LEAST_OUTDOOR_GAIN <= gains["outdoor"] <= 1 + FINE:
         yield Refusal(
             reason="outdoor gain",
-            words=f"with one K more outdoors the cluster would settle {gains['outdoor']:.2f} K warmer, where a building "
-            f"has {LEAST_OUTDOOR_GAIN:g} to 1: use a window with more change of weather",
+            words=f"with one K more outdoors the cluster would settle {gains['outdoor']:.2f} K warmer, where a "
+            f"building has {LEAST_OUTDOOR_GAIN:g} to 1: use a window with more change of weather",
         )
     if p.unheated_72h is not None and p.unheated_72h < p.mean_outdoor - COLDER:
         yield Refusal(

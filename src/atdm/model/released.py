@@ -14,7 +14,7 @@ from atdm.data.clock import segments, spell
 from atdm.errors import DataError
 from atdm.kernel.design import Inputs
 from atdm.model.calendar import Calendar
-from atdm.types import FloatArray
+from atdm.types import BoolArray, FloatArray
 
 DIGITS = 6  # significant digits kept in a file
 
@@ -28,6 +28,8 @@ class Released:
     load: FloatArray  # h: heating power of the whole cluster [kW]
     outdoor: FloatArray  # o: outdoor temperature             [°C]
     solar: FloatArray  # r: solar irradiance                  [kW/m²]
+    equal: bool = False  # whether s is the plain mean of all homes, or weighted by a fit
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()  # experiments on the cluster: from, until
 
     def __len__(self) -> int:
         return len(self.time)
@@ -48,6 +50,13 @@ class Released:
             time=pd.DatetimeIndex(state.index).as_unit("ns"), state=state.to_numpy(float), load=inputs.load,
             outdoor=inputs.outdoor, solar=inputs.solar,
         )  # fmt: skip
+
+    def probed_rows(self) -> BoolArray:
+        """Which rows belong to an experiment."""
+        marks = np.zeros(len(self), dtype=bool)
+        for start, stop in self.probed:
+            marks |= np.asarray((self.time >= start) & (self.time < stop))
+        return marks
 
     def inputs(self, calendar: Calendar, train: int | None = None) -> Inputs:
         """The rows on a calendar; by default all of them are for training."""
@@ -88,6 +97,8 @@ class Released:
             "load_kw": rounded(self.load).tolist(),
             "outdoor_temp_c": rounded(self.outdoor).tolist(),
             "solar_kw_m2": rounded(self.solar).tolist(),
+            "equal_weights": self.equal,
+            "probed": [[start.isoformat(), stop.isoformat()] for start, stop in self.probed],
         }
 
     @classmethod
@@ -99,7 +110,11 @@ class Released:
         sound = all(v.shape == (len(time),) and np.isfinite(v).all() for v in values)
         if not sound or not (np.diff(time.asi8) > 0).all():
             raise ValueError("rows of a model do not belong together")
-        return cls(time=time, state=values[0], load=values[1], outdoor=values[2], solar=values[3])
+        stamps = [(pd.Timestamp(a).tz_convert("UTC"), pd.Timestamp(b).tz_convert("UTC")) for a, b in saved["probed"]]
+        return cls(
+            time=time, state=values[0], load=values[1], outdoor=values[2], solar=values[3],
+            equal=bool(saved["equal_weights"]), probed=tuple(stamps),
+        )  # fmt: skip
 
 
 def released_rows(observed: pd.DataFrame, weather: pd.DataFrame, step: pd.Timedelta) -> Released:

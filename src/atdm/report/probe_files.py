@@ -26,16 +26,16 @@ def probe_files(probe: Probe, entities: Sequence[str] = ()) -> dict[str, str]:
 def calendar(probe: Probe) -> str:
     """iCalendar (RFC 5545): one event for each block that moves the set points."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//atdm//probe//EN"]
-    for number, block in enumerate(probe.blocks.itertuples(index=False)):
-        if not block.setpoint_offset_k:
+    for number, (start, stop, offset) in enumerate(_blocks(probe)):
+        if not offset:
             continue
         lines += [
             "BEGIN:VEVENT",
             f"UID:atdm-probe-{probe.seed}-{_utc(probe.blocks['time'][0])}-{number}",
-            f"DTSTAMP:{_utc(block.time)}",
-            f"DTSTART:{_utc(block.time)}",
-            f"DTEND:{_utc(block.until)}",
-            f"SUMMARY:Set points {block.setpoint_offset_k:+g} K",
+            f"DTSTAMP:{_utc(start)}",
+            f"DTSTART:{_utc(start)}",
+            f"DTEND:{_utc(stop)}",
+            f"SUMMARY:Set points {offset:+g} K",
             "DESCRIPTION:Move every set point of the cluster by this much\\, and back at the end.",
             "TRANSP:TRANSPARENT",
             "END:VEVENT",
@@ -45,7 +45,7 @@ def calendar(probe: Probe) -> str:
 
 def automation(probe: Probe, entities: Sequence[str] = ()) -> str:
     """One automation: at the start of each block the set point becomes the usual one plus the block's offset."""
-    starts = {_utc(block.time): block.setpoint_offset_k for block in probe.blocks.itertuples(index=False)}
+    starts = {_utc(start): offset for start, _, offset in _blocks(probe)}
     last = _utc(probe.blocks["until"].iloc[-1])
     low, high = probe.comfort or (5.0, 30.0)
     usual = 20.0 if probe.setpoint is None else probe.setpoint
@@ -87,6 +87,11 @@ def probe_table(probe: Probe) -> RenderableType:
         "atdm fit --probed reads which rows it was"
     )
     return Group(table, end)
+
+
+def _blocks(probe: Probe) -> list[tuple[pd.Timestamp, pd.Timestamp, float]]:
+    columns = (probe.blocks[name] for name in ("time", "until", "setpoint_offset_k"))
+    return list(zip(*columns, strict=True))
 
 
 def _utc(time: pd.Timestamp) -> str:

@@ -20,7 +20,8 @@ from atdm.model.horizons import HOURS, Horizon, horizons, origins_in, rolling_er
 from atdm.model.released import released_rows
 from atdm.run import Fit
 from atdm.types import FloatArray
-from atdm.use.series import continued, initial_values, span
+from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill
+from atdm.use.series import continued, initial_values, last_rows, past_rows, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Forecast:
     skill: tuple[Horizon, ...] = ()
     run_rmse: float | None = None  # of the trajectory itself                       [K]
     coverage: tuple[Coverage, ...] = ()
+    load_skill: tuple[LoadSkill, ...] = ()  # where the load was forecast too, and its truth is known
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,43 +56,65 @@ class Forecast:
             "skill": [h.as_dict() for h in self.skill],
             "run_rmse": self.run_rmse,
             "coverage": [asdict(c) for c in self.coverage],
+            "load_skill": [s.as_dict() for s in self.load_skill],
             "notes": list(self.notes),
         }
 
 
 def forecast(
     model: Model | Fit,
-    load: pd.Series | FloatArray,
+    load: pd.Series | FloatArray | None,
     weather: pd.DataFrame,
-    initial: Sequence[float] | pd.Series | None = None,
+    initial: Sequence[float] | pd.Series | pd.DataFrame | None = None,
     *,
-    truth: pd.Series | None = None,
+    truth: pd.Series | pd.DataFrame | None = None,
     start: str | None = None,
     horizon: pd.Timedelta | None = None,
     observed: pd.DataFrame | None = None,
 ) -> Forecast:
     """The aggregate temperature over the rows of `weather`, whose first M are known; of a fit, by its chosen model.
 
-    load: planned heating power of the cluster [kW]; weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time.
-    initial: the first M temperatures, or a series holding them; by default those of `truth`.
-    truth: the aggregate temperature as it was [°C].
+    load: planned heating power of the cluster [kW]; None: what it will use if nobody intervenes, forecast too.
+    weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time.
+    initial: the first M temperatures, or a series holding them, or a table of aggregate_temp_c and load_kw by time; by
+    default those of `truth`.
+    truth: the aggregate temperature as it was [°C], or a table of it and load_kw to judge a forecast of the load by.
     observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the run goes on from its last M rows, and
     the bands follow from how well the rows before were forecast, as far as the weather covers them.
     """
     used = model.chosen if isinstance(model, Fit) else model
-    record = used.record
+    record, usual = used.record, None
+    known_truth = truth
+    if isinstance(truth, pd.DataFrame):
+        truth = truth["aggregate_temp_c"]
     if observed is not None:
-        if not isinstance(load, pd.Series) or initial is not None or start is not None:
+        if isinstance(load, np.ndarray) or initial is not None or start is not None:
             raise UsageError("with observed rows give the load by time, and neither initial values nor a start")
         record = with_observed(used, observed, weather)
-        load, initial, start = continued(used, observed, load)
+        if load is None:
+            initial = last_rows(used.order, used.step, observed)
+            start = initial.index[0].isoformat()
+        else:
+            load, initial, start = continued(used, observed, load)
+    if load is None:
+        frame = span(used, weather, None, start, horizon)
+        past = past_rows(used.order, known_truth if initial is None else initial, pd.DatetimeIndex(frame.index))
+        usual = forecast_load(used, frame, past)
+        load, initial = usual.load, past["aggregate_temp_c"]
+    elif isinstance(initial, pd.DataFrame):
+        initial = initial["aggregate_temp_c"]
     frame = span(used, weather, load if isinstance(load, pd.Series) else None, start, horizon)
     time = pd.DatetimeIndex(frame.index, name="time").as_unit("ns")
     first = initial_values(used, initial if initial is not None else truth, time)
     inputs = used.inputs(load, frame)
     run = used.simulate(load, frame, first).to_numpy()
     table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load}, index=time)
-    notes = tuple(_notes(used, inputs))
+    notes = (*_notes(used, inputs), *(() if usual is None else usual.notes))
+    if usual is not None:
+        record = None  # whose errors were those of known loads
+        table = table.join(usual.bands)
+        for name in usual.bands:  # the past rows are known
+            table[name] = table[name].fillna(table["load_kw" if name.startswith("load_") else "aggregate_temp_c"])
     if record is not None:
         record = record.before(time[used.order])
         for name, level in LEVELS.items():
@@ -107,11 +131,24 @@ def forecast(
     return Forecast(
         model=used.words(),
         table=table.assign(truth_c=actual),
-        skill=horizons(used.coefficients, inputs, actual, used.calendar.step_hours, 0, len(inputs)),
+        skill=() if usual is not None else _skill(used, inputs, actual),
         run_rmse=float(np.sqrt((error**2).mean())),
         coverage=() if record is None else coverage(used, record, inputs, actual, time),
+        load_skill=() if usual is None else _judged_load(used, usual, frame, known_truth),
         notes=notes,
     )
+
+
+def _skill(model: Model, inputs: Inputs, state: FloatArray) -> tuple[Horizon, ...]:
+    return horizons(model.coefficients, inputs, state, model.calendar.step_hours, 0, len(inputs))
+
+
+def _judged_load(
+    model: Model, usual: ExpectedLoad, frame: pd.DataFrame, truth: pd.Series | pd.DataFrame | None
+) -> tuple[LoadSkill, ...]:
+    if not isinstance(truth, pd.DataFrame) or "load_kw" not in truth:
+        return ()
+    return tuple(load_skill(model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"]))
 
 
 def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Record | None:

@@ -35,8 +35,10 @@ class Probe:
 
     @property
     def hours_moved(self) -> float:
+        """For how long set points are moved. [h]"""
         moved = self.blocks[self.blocks["setpoint_offset_k"] != 0]
-        return float((moved["until"] - moved["time"]).sum() / pd.Timedelta(hours=1))
+        lengths = [b - a for a, b in zip(moved["time"], moved["until"], strict=True)]
+        return float(sum(length.total_seconds() for length in lengths)) / 3600
 
     def as_dict(self) -> dict[str, object]:
         rows = self.blocks.assign(**{n: [t.isoformat() for t in self.blocks[n]] for n in ("time", "until")})
