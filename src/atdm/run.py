@@ -47,60 +47,131 @@ from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
+from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 from atdm.types import FloatArray, IntArray
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
+FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run took. Bytes and seconds per agent are medians without the leader, who also seals the group secret and
-    the numbers to be released; what agents of one process share (`enrol`) is apart."""
+    """What a run took.
 
-    rounds: int = 0  # messages an agent sends
-    sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
+    Bytes and seconds per agent are medians without the leader, who also seals the group secret and the numbers to be
+    released. What agents of one process share is not counted for any of them.
+
+    Attributes
+    ----------
+    rounds : int, default 0
+        Messages an agent sends.
+    sums : int, default 0
+        N-vector totals opened for the estimation; load, indicators, scalars and release are counted apart.
+    bytes_up_per_agent : int, default 0
+        What an agent sends [bytes].
+    bytes_down_per_agent : int, default 0
+        What an agent is sent [bytes].
+    seconds_per_agent : float or None
+        Time of one agent; None where it is unknown [s].
+    seconds_aggregator : float, default 0.0
+        Time of the aggregator [s].
+    setup_seconds : float, default 0.0
+        Time for keys and masks [s].
+    seconds : float, default 0.0
+        Time of the run without them [s].
+    """
+
+    rounds: int = 0
+    sums: int = 0
     bytes_up_per_agent: int = 0
     bytes_down_per_agent: int = 0
     seconds_per_agent: float | None = None
     seconds_aggregator: float = 0.0
-    setup_seconds: float = 0.0  # keys and masks
-    seconds: float = 0.0  # the run without them
+    setup_seconds: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """A fitted model, how well it fits, who learned what, and what it cost."""
+    """A fitted model, how well it fits, who learned what, and what it cost.
+
+    Attributes
+    ----------
+    protocol : str
+        "blind", "moments", "paper" or "plain".
+    weighting : {"fitted", "equal"}
+        How the aggregate temperature is weighted.
+    agents : int
+        Agents in the run.
+    model : Model
+        Eq. (2) as the protocol estimated it. `Fit.chosen` is the one to use.
+    weights : pandas.Series or None
+        ξ by agent [-]. A simulation owns all agents; a deployed aggregator has none of them.
+    iterations : int
+        Iterations of the descent.
+    status : Status
+        How the estimation ended.
+    ridge : float
+        λ used; 0 with equal weights, where it plays no part [K²].
+    rss : float
+        Residual sum of squares of Eq. (2) over the training rows [K²].
+    state : pandas.Series
+        Aggregate temperature over the released rows [°C].
+    load : pandas.Series
+        Load of the whole cluster over the released rows [kW].
+    metrics : dict
+        "train" or "test" → "one_step" or "free_run" → "rmse" [K], "mape" [%], "r2" [-].
+    ledger : list of dict
+        Who learned what: party, what, shape, times.
+    cost : Cost
+        What the run took.
+    inputs : Inputs
+        The model's inputs on the released rows.
+    solver_residual : float, default 0.0
+        Relative residual at which the search for weights stopped; 0 where there was none [-].
+    said : tuple of str
+        What the person should know about the run; `Fit.notes` has that, and why it cannot be planned with.
+    out : dict
+        Agent that stayed out of the run → why.
+    transcript : dict
+        Party → what it saw, where `transcript=True` asked for it.
+    probed : tuple
+        Experiments in the window: from when until when each went on.
+    holidays : frozenset of date
+        Local days that may count as Sundays in the chosen model.
+    """
 
     protocol: str
-    weighting: WeightsName  # how the aggregate temperature is weighted
+    weighting: WeightsName
     agents: int
     model: Model
-    weights: pd.Series | None  # ξ by agent; a simulation owns all agents, a deployed aggregator has none
+    weights: pd.Series | None
     iterations: int
     status: Status
-    ridge: float  # λ used; 0 with equal weights, where it plays no part
-    rss: float  # residual sum of squares of Eq. (2) over the training rows  [K²]
-    state: pd.Series  # aggregate temperature over the released rows         [°C]
-    load: pd.Series  # load of the whole cluster over the released rows      [kW]
+    ridge: float
+    rss: float
+    state: pd.Series
+    load: pd.Series
     metrics: Metrics
-    ledger: list[dict[str, Any]]  # party, what, shape, times
+    ledger: list[dict[str, Any]]
     cost: Cost
-    inputs: Inputs  # the model's inputs on the released rows
+    inputs: Inputs
     solver_residual: float = 0.0
-    said: tuple[str, ...] = ()  # notes about the run; see `notes`
-    out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
-    transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
-    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()  # experiments in the window: from, until
-    holidays: frozenset[date] = frozenset()  # local days that may count as Sundays, for the choice of a model
+    said: tuple[str, ...] = ()
+    out: dict[str, str] = field(default_factory=dict)
+    transcript: dict[str, list[Seen]] = field(default_factory=dict)
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    holidays: frozenset[date] = frozenset()
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
     @property
     def converged(self) -> bool:
+        """Whether the estimation reached its tolerance."""
         return self.status is Status.CONVERGED
 
     @property
@@ -116,10 +187,12 @@ class Fit:
 
     @property
     def train(self) -> pd.Series:
+        """The aggregate temperature on the training rows [°C]."""
         return self.state.iloc[: self.inputs.train]
 
     @property
     def test(self) -> pd.Series:
+        """The aggregate temperature on the test rows [°C]."""
         return self.state.iloc[self.inputs.train :]
 
     def series(self) -> pd.DataFrame:
@@ -277,16 +350,70 @@ def fit(
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
-    protocol: "blind" (the aggregator learns h, s and the model), "moments", "paper" or "plain": docs/protocols.md.
-    order: M; ridge: λ; season: length of the occupants' period; train: share of the rows for training.
-    weights: "fitted" (the paper's, found by the agents) or "equal" (the mean, with a stronger claim; plain and blind).
-    nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
-    dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
-    transcript: keep what every party saw (fit.transcript), for an audit.
-    state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
-    holidays: public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION, a file of
-    dates, or dates.
-    probed: the blocks of an experiment in the window, as `atdm probe` writes them (time, until, setpoint_offset_k).
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocol : {"blind", "moments", "paper", "plain"}, default "blind"
+        Who learns what: docs/protocols.md. Under "blind" the aggregator learns load, aggregate temperature and model.
+    order : int, default 2
+        M: how many past steps Eq. (2) looks back.
+    ridge : float, default 100.0
+        λ: weight of the penalty on unequal weights in Eq. (3); no part with equal weights [K²].
+    season : str, default "24h"
+        Length of the occupants' period; "blind" with fitted weights takes 24 h only.
+    nonnegative : {"ridge", "exact", False}, default "ridge"
+        "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False does neither.
+    weights : {"fitted", "equal"}, default "fitted"
+        "fitted": the paper's weights, found by the agents. "equal": the mean of all agents, with a stronger claim
+        (plain, blind).
+    tolerance : float, default 1e-12
+        The descent stops when min(f1 − f2, (f1 − f2)/f2) is below it [-].
+    train : float, default 0.75
+        Share of the rows for training; the rest is the test part [-].
+    solver_tolerance : float, default 0.03
+        Relative residual of the weights at which "blind" stops asking for further totals [-].
+    dither : float, default 0.1
+        Width of the agents' secret dither ("blind") [sensor quanta].
+    progress : bool, default False
+        Show a line with what is being done.
+    minimum_norm : bool, default False
+        Take the smallest of all solutions where the data cannot tell coefficients apart, instead of refusing
+        (plain, moments, paper, and equal weights).
+    rules : Rules, optional
+        The agents' own limits; by default those of `Rules`.
+    transcript : bool, default False
+        Keep what every party saw in `Fit.transcript`, for an audit.
+    state : str or Path, optional
+        Folder in which the agents keep keys and accounts; without it they forget every fit.
+    holidays : str or iterable of date, optional
+        Public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION ("GB", "US/IL"), a
+        file of dates, or dates.
+    probed : pandas.DataFrame, optional
+        Blocks of an experiment in the window, as `atdm probe` writes them: time, until, setpoint_offset_k [K].
+
+    Returns
+    -------
+    Fit
+        The model, how well it fits, who learned what, and what it cost.
+
+    Raises
+    ------
+    UsageError
+        Options that do not go together, or too few agents for the protocol.
+    DataError
+        The data do not determine the model.
+    RunAborted
+        The run ended without a result; nothing was released.
+
+    Examples
+    --------
+    >>> import atdm
+    >>> fit = atdm.fit(atdm.load_sample(), protocol="plain")
+    >>> round(fit.metrics["test"]["free_run"]["r2"], 2)
+    0.88
+    >>> fit.chosen.words()
+    'order 3, weekdays and weekends apart, chosen on training rows and refined on its forecasts of 24 h'
     """
     free, moved = days_of(holidays, cluster.time), () if probed is None else windows_of(probed)
     options = fit_options(
@@ -314,7 +441,7 @@ def fit_cluster(
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
-    if state is not None and plan.protocol != "blind":
+    if state is not None and not REGISTRY[plan.protocol].account:
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
@@ -447,7 +574,7 @@ def simulate(
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         aggregator = Aggregator(
             plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
-            attempt=0 if state is None else time_ns(), keep=transcript, least=rules.least(asked.protocol),
+            attempt=0 if state is None else attempt_now(), keep=transcript, least=rules.least(asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)
@@ -456,17 +583,7 @@ def simulate(
         outcome = model_of_rows(plan, found.time, found.state, found.load, weather_of(cluster))
     else:
         outcome = outcome_of(aggregator)
-    others = range(1, len(agents))
-    cost = Cost(
-        rounds=int(median(traffic.messages_up[i] for i in others)),
-        sums=outcome.sums,
-        bytes_up_per_agent=int(median(traffic.bytes_up[i] for i in others)),
-        bytes_down_per_agent=int(median(traffic.bytes_down[i] for i in others)),
-        seconds_per_agent=median(traffic.seconds[i] for i in others),
-        seconds_aggregator=traffic.seconds_aggregator,
-        setup_seconds=traffic.setup_seconds + enrolled,
-        seconds=traffic.total_seconds - traffic.setup_seconds,
-    )
+    cost = cost_of(traffic, outcome.sums, enrolled)
     weights = pd.Series({agent.name: agent.weight for agent in agents}, name="weight").reindex(list(cluster.agents))
     notebooks = [aggregator.notebook, agents[-1].own.notebook]
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
@@ -475,6 +592,25 @@ def simulate(
         weights=weights, notes=cluster.notes, transcript=seen if transcript else {}, out=aggregator.out(),
         run=None if state is None else aggregator.run,
     )  # fmt: skip
+
+
+def attempt_now() -> int:
+    """ms since 1970: orders an aggregator's runs; nothing secret rests on the clock."""
+    return time_ns() // 1_000_000
+
+
+def cost_of(traffic: local.Traffic, sums: int, enrolled: float = 0.0) -> Cost:
+    """What a run in one process took; the first agent leads and is left out of the medians."""
+    return Cost(
+        rounds=int(median(traffic.messages_up[1:])),
+        sums=sums,
+        bytes_up_per_agent=int(median(traffic.bytes_up[1:])),
+        bytes_down_per_agent=int(median(traffic.bytes_down[1:])),
+        seconds_per_agent=median(traffic.seconds[1:]),
+        seconds_aggregator=traffic.seconds_aggregator,
+        setup_seconds=traffic.setup_seconds + enrolled,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+    )
 
 
 def outcome_of(aggregator: Aggregator) -> Outcome:
@@ -569,7 +705,7 @@ def warnings_of(fit: Fit, plan: Plan) -> tuple[str, ...]:
     if plan.protocol == "blind" and plan.weights == "fitted":
         if fit.agents < FEW_AGENTS:
             notes.append(f"{fit.agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few")
-        if fit.status is Status.CAPPED:
+        if fit.status is Status.CAPPED and fit.excess > FAR:
             notes.append(
                 f"the agents' limits ended the search after {fit.cost.sums} totals, within {percent(fit.excess)} of "
                 "the best possible weights at this ridge; more owners or a larger ridge bring it closer"

@@ -7,7 +7,7 @@ import pytest
 
 from atdm.kernel.design import lagged_rows
 from atdm.kernel.thermal import Coefficients
-from atdm.model.diagnostics import coefficient_draws, newey_west, Regression, season_lags, steady_gains, step_response
+from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
 from atdm.model.planning import (
     Excitation,
     Plausibility,
@@ -104,7 +104,10 @@ def test_standard_error_is_the_spread_of_drawn_coefficients(excited):
     regression = Regression.build(c, inputs, excited.state[: inputs.train])
     lags = season_lags(48, len(regression.rows))
     covariance = newey_west(regression.columns, regression.residuals, regression.rows, inputs.segment, lags)
-    drawn = [step_response(d, DAY)["load"] for d in coefficient_draws(c, covariance, 4000, seed=0)]
+    both = np.concatenate([c.alpha, c.beta])
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(both, covariance[:5, :5], 4000)
+    drawn = [step_response(replace(c, alpha=d[:2], beta=d[2:]), DAY)["load"] for d in draws]
     found = _standard_error(c, inputs, excited.state[: inputs.train], np.ones(len(regression.rows)), DAY)
     low, high = np.quantile(drawn, [0.16, 0.84])
     assert found == pytest.approx((high - low) / 2, rel=0.1)

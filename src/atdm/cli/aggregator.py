@@ -27,7 +27,7 @@ from atdm.cli.options import (
 from atdm.cli.output import finish, log_line, out, read, show
 from atdm.data.clock import duration
 from atdm.deploy.agent import weather_from
-from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, plan_from, read_plan
+from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
@@ -78,7 +78,10 @@ def aggregator(
 ) -> None:
     """Ask the agents of a roster for the model of their cluster."""
     if plan is None:
-        asked, sky = plan_from(weather, options, declared=declared, start=start, end=end)
+        asked, sky = plan_from(
+            weather, options, declared=declared, start=parse_stamp(start, declared, "--start"),
+            end=parse_stamp(end, declared, "--end"),
+        )  # fmt: skip
     else:
         asked, sky = read_plan(plan), weather_from(weather, declared)
     check_folder(output)  # rows are released once: not before they can be written down

@@ -16,6 +16,7 @@ import typer
 
 from atdm.data.tables import Format
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
+from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
 
 ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
@@ -29,11 +30,14 @@ Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
 Holidays = Annotated[
     str | None,
-    typer.Option(help="Public holidays that may count as Sundays: COUNTRY[/REGION], as in GB or US/IL, or a file of dates."),
+    typer.Option(help="Public holidays that may count as Sundays: COUNTRY[/REGION] (GB, US/IL), or a file of dates."),
 ]
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+
+
+REVEALED = "; ".join(f"{name} {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
 
 
 class Group:
@@ -103,7 +107,7 @@ DECLARED = Group({
     "decimal": Annotated[str, typer.Option(help="CSV decimal mark.")],
 })  # fmt: skip
 FITTED = Group({
-    "protocol": Annotated[ProtocolName, typer.Option(help="Who learns what: see `atdm compare`.")],
+    "protocol": Annotated[ProtocolName, typer.Option(help=f"What else the aggregator learns: {REVEALED}.")],
     "order": Annotated[int, typer.Option(help="Order M of the model.")],
     "ridge": Annotated[float, typer.Option(help="Ridge λ on the weights.")],
     "season": Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")],

@@ -94,12 +94,35 @@ def read_cluster(
     decimal: str = ".",
     fill: str = "2h",
 ) -> Cluster:
-    """Read a cluster (or one agent's own file) from parquet, .csv or .csv.gz files.
+    """Read a cluster, or one agent's own file, from parquet, .csv or .csv.gz files.
 
-    timezone: IANA name of the clock the season follows and of stamps written without offset; UTC if not given,
-    and then every stamp must say its offset. sort: accept rows that are not in time order. delimiter, decimal: of CSV.
-    fill: the longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
-    Raises DataError, in one line, for anything that cannot be used as it is.
+    Parameters
+    ----------
+    zones : str or path-like
+        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW].
+    weather : str or path-like
+        Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²].
+    timezone : str, optional
+        IANA name of the clock that the season follows and of stamps written without offset. By default UTC, and then
+        every stamp must say its offset.
+    sort : bool, default False
+        Accept rows that are not in the order of time.
+    delimiter : str, default ","
+        Between the columns of a CSV file.
+    decimal : str, default "."
+        Decimal mark of a CSV file.
+    fill : str, default "2h"
+        Longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
+
+    Returns
+    -------
+    Cluster
+        The readings that can be used.
+
+    Raises
+    ------
+    DataError
+        Anything that cannot be used as it is, in one line.
     """
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     z, w = read_zones(zones, declared), read_weather(weather, declared)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import time_ns
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from atdm.protocol.options import WeightsName
 from atdm.protocol.plan import Collect
 from atdm.protocol.readings import positions, seconds, timestamps, window
 from atdm.protocol.rules import Rules
-from atdm.run import enrol, weather_of
+from atdm.run import attempt_now, enrol, weather_of
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
@@ -34,14 +33,27 @@ BACK = "72h"  # how far back rows are asked for that somebody could not give bef
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observation:
-    """What the agents released, and who learned what."""
+    """What the agents released, and who learned what.
 
-    table: pd.DataFrame  # by time: aggregate_temp_c [°C], load_kw [kW] of those in, and how many they were (agents)
-    asked: int  # rows asked for
-    ledger: list[dict[str, Any]]  # party, what, shape, times
-    out: dict[str, str]  # who stayed out, and why
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        By time: aggregate_temp_c [°C], load_kw [kW] of those in, and how many they were (agents).
+    asked : int
+        Rows asked for.
+    ledger : list of dict
+        Who learned what: party, what, shape, times.
+    out : dict
+        Agent that stayed out → why.
+    """
+
+    table: pd.DataFrame
+    asked: int
+    ledger: list[dict[str, Any]]
+    out: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
+        """The rows for JSON; time stamps as text."""
         rows = self.table.reset_index()
         rows["time"] = [t.isoformat() for t in rows["time"]]
         return {"asked": self.asked, "rows": rows.to_dict("records"), "ledger": self.ledger, "out": self.out}
@@ -57,18 +69,43 @@ def observe(
     rules: Rules | None = None,
     dither: float = 0.1,
 ) -> Observation:
-    """State and load on the rows of a cluster after the fit of a model, every agent being simulated in this process.
+    """Aggregate temperature and load on the rows after the fit of a model, every agent being simulated in this process.
 
-    state: the folder of the fit (`fit(…, state=…)`), where each agent keeps its account.
-    back: how far before the last row to begin, such as "24h"; without it right after the fit's window.
-    weights: "equal" or "fitted", those of the model; its own way unless given.
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings that reach beyond the window of the fit.
+    model : Model
+        The model of a fit under "blind" with a state folder.
+    state : str or Path
+        The folder of that fit (`fit(…, state=…)`), where each agent keeps its account.
+    back : str, optional
+        How far before the last row to begin, such as "24h"; by default right after the fit's window.
+    weights : {"fitted", "equal"}, optional
+        By default those of the model.
+    rules : Rules, optional
+        The agents' own limits; by default those of `Rules`.
+    dither : float, default 0.1
+        Width of the agents' secret dither [sensor quanta].
+
+    Returns
+    -------
+    Observation
+        The rows that every agent gave.
+
+    Raises
+    ------
+    UsageError
+        The model does not say which agents released it, or there is no row after its window.
+    RunAborted
+        The agents refused, or the run ended without a result.
     """
     plan = observe_plan(model, cluster.time[-1], None if back is None else duration(back), weights=weights)
     own = replace(Rules() if rules is None else rules, dither=dither)
     with StateFolder(Path(state), os.urandom) as folder:
         agents, _ = enrol(cluster, own, os.urandom, state=folder)
         aggregator = Aggregator(
-            plan=plan, roster=agents[0].roster, weather=weather_of(cluster), attempt=time_ns(),
+            plan=plan, roster=agents[0].roster, weather=weather_of(cluster), attempt=attempt_now(),
             choose=company_of(model, plan), least=own.least_agents,
         )  # fmt: skip
         local.run(aggregator, agents)

@@ -1,6 +1,6 @@
 """`atdm observe`: collecting by the clock on the wall, which says what rows are over and when the next one is.
 
-Agents never read the time of day: they count time stamps; deadlines are monotonic (deploy.py).
+Agents never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Seeing:
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
     """What --end of an observation says."""
-    return None if text is None else parse_stamp(text, Format(), "--end")
+    return parse_stamp(text, Format(), "--end")
 
 
 def watch_rows(config: AggregatorConfig, model: Model, say: Say, keep: Keep, seeing: Seeing) -> None:

@@ -41,15 +41,33 @@ UNITS = {"alpha": "-", **{i.coefficient: i.unit for i in INPUTS}, "occupancy": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What everybody knows about the window, row by row, and how it is split."""
+    """What everybody knows about the window, row by row, and how it is split.
 
-    load: FloatArray  # h: heating power of the whole cluster  [kW]
-    outdoor: FloatArray  # o: outdoor temperature                 [°C]
-    solar: FloatArray  # r: solar irradiance                    [kW/m²]
-    phase: IntArray  # season index of each row, 0 … period−1
-    segment: IntArray  # number of the gap-free segment of each row
-    period: int  # P: steps in one season
-    train: int  # rows 0 … train−1 are for training, the rest for testing
+    Parameters
+    ----------
+    load : array of float
+        h: heating power of the whole cluster [kW].
+    outdoor : array of float
+        o: outdoor temperature [°C].
+    solar : array of float
+        r: solar irradiance [kW/m²].
+    phase : array of int
+        Index of each row in the season, 0 … P − 1.
+    segment : array of int
+        Number of the gap-free segment of each row.
+    period : int
+        P: steps in one season.
+    train : int
+        Rows 0 … train − 1 are for training, the rest for testing.
+    """
+
+    load: FloatArray
+    outdoor: FloatArray
+    solar: FloatArray
+    phase: IntArray
+    segment: IntArray
+    period: int
+    train: int
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -59,7 +77,22 @@ class Inputs:
         return (getattr(self, i.name) for i in INPUTS)
 
     def between(self, start: int, stop: int, train: int = 0) -> "Inputs":
-        """The rows of [start, stop) alone."""
+        """Some of the rows alone.
+
+        Parameters
+        ----------
+        start : int
+            First row.
+        stop : int
+            Row after the last.
+        train : int, default 0
+            How many of them are for training.
+
+        Returns
+        -------
+        Inputs
+            The same inputs on these rows.
+        """
         part = slice(start, stop)
         cut = {i.name: getattr(self, i.name)[part] for i in INPUTS}
         return replace(self, phase=self.phase[part], segment=self.segment[part], train=train, **cut)
@@ -147,7 +180,7 @@ class Design:
             shown = ", ".join(dependent[:6]) + (", …" if len(dependent) > 6 else "")
             raise DataError(
                 f"training rows do not determine {len(dependent)} of {len(norms) + inputs.period} columns ({shown}): "
-                "use a window where they vary, or ask for the minimum-norm solution (--minimum-norm)"
+                "use a window where they vary, or ask for the minimum-norm solution"
             )
         return cls(
             order=order,

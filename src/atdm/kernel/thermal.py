@@ -17,15 +17,30 @@ Metrics = dict[str, dict[str, dict[str, float]]]  # train|test → one_step|free
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}          Eq. (2)"""
+    """The coefficients of Eq. (2).
 
-    alpha: FloatArray  # M values: retention of the aggregate temperature     [-]
-    beta: FloatArray  # M+1 values: response to heating power                 [K/kW]
-    gamma: FloatArray  # M+1 values: pull of the outdoor temperature          [-]
-    theta: FloatArray  # M+1 values: response to solar irradiance             [K/(kW/m²)]
-    occupancy: FloatArray  # P values: what occupants and the rest of the day add [K]
+    Parameters
+    ----------
+    alpha : array of float
+        α, M values: retention of the aggregate temperature [-].
+    beta : array of float
+        β, M + 1 values: response to heating power [K/kW].
+    gamma : array of float
+        γ, M + 1 values: pull of the outdoor temperature [-].
+    theta : array of float
+        θ, M + 1 values: response to solar irradiance [K/(kW/m²)].
+    occupancy : array of float
+        P values: what occupants and the rest of the day add [K].
+    """
+
+    alpha: FloatArray
+    beta: FloatArray
+    gamma: FloatArray
+    theta: FloatArray
+    occupancy: FloatArray
 
     def parts(self) -> tuple[FloatArray, ...]:
+        """α, β, γ, θ and occupancy, in this order."""
         return tuple(getattr(self, name) for name in COEFFICIENTS)
 
     def gains(self) -> Iterator[FloatArray]:
@@ -34,14 +49,29 @@ class Coefficients:
 
     @property
     def order(self) -> int:
+        """M: how many past steps the model looks back."""
         return len(self.alpha)
 
     @property
     def period(self) -> int:
+        """P: steps in one season."""
         return len(self.occupancy)
 
     def forcing(self, inputs: Inputs, rows: IntArray) -> FloatArray:
-        """Everything in Eq. (2) but the lags of s, at the given rows.  [°C]"""
+        """Everything in Eq. (2) but the lags of s.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            The model's inputs.
+        rows : array of int
+            Rows wanted.
+
+        Returns
+        -------
+        array of float
+            One value per row [°C].
+        """
         if not len(rows):
             return np.empty(0)
         lags = zip(inputs.series(), self.gains(), strict=True)

@@ -52,9 +52,35 @@ def audit(
 ) -> list[Finding]:
     """What an aggregator, with and without agents on its side, could learn about single agents of this cluster.
 
-    protocol: one of them, or "all", which leaves out those the cluster is too small for; weights: of `blind`, fitted,
-    equal or both in turn; seed: of keys, dither and attacks, so that an audit can be repeated. One finding for each
-    attack and adversary, also when nothing was recovered.
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocol : {"all", "plain", "paper", "moments", "blind"}, default "all"
+        The protocol to attack; "all" leaves out those the cluster is too small for.
+    order : int, default 2
+        As in `fit`.
+    ridge : float, default 100.0
+        As in `fit` [K²].
+    season : str, default "24h"
+        As in `fit`.
+    train : float, default 0.75
+        As in `fit` [-].
+    minimum_norm : bool, default False
+        As in `fit`.
+    weights : {"all", "fitted", "equal"}, default "all"
+        Ways to weight under "blind".
+    rules : Rules, optional
+        The agents' own limits; by default those of `Rules`.
+    seed : int, default 0
+        Of keys, dither and attacks, so that an audit can be repeated.
+    report : callable, optional
+        Called with a line whenever an attack begins.
+
+    Returns
+    -------
+    list of Finding
+        One for each attack and adversary, also where nothing was recovered.
     """
     chosen: tuple[ProtocolName, ...] = PROTOCOLS if protocol == "all" else (protocol,)
     if any(name not in PROTOCOLS for name in chosen):

@@ -36,7 +36,24 @@ VARIANTS: tuple[tuple[str, ProtocolName, WeightsName, float], ...] = (  # the la
 
 
 def compare(cluster: Cluster, protocols: tuple[ProtocolName, ...] = PROTOCOLS, **options: Any) -> pd.DataFrame:
-    """All protocols side by side, a row each; options as in `atdm.fit` (order, ridge, season, nonnegative, train)."""
+    """All protocols side by side on the same data, a row each.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocols : tuple of str, default ("plain", "paper", "moments", "blind")
+        Those to compare.
+    **options
+        Those of `fit`: order, ridge, season, nonnegative, train.
+
+    Returns
+    -------
+    pandas.DataFrame
+        By protocol and way of weighting: accuracy [-], largest difference of coefficients and weights to "plain",
+        totals, messages, bytes, seconds [s], and what aggregator and peers learned. `refused` says why a protocol
+        would not run.
+    """
     return pd.DataFrame(compare_rows(cluster, protocols, fit_options(**options))).set_index("protocol")
 
 

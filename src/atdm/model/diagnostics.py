@@ -25,33 +25,81 @@ EFFECTS = {i.name: i.backwards for i in INPUTS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whiteness:
-    """Ljung–Box test that the residuals carry nothing a model could still use."""
+    """Ljung–Box test that the residuals carry nothing a model could still use.
+
+    Attributes
+    ----------
+    lags : int
+        Lags tested.
+    statistic : float
+        Q = n (n+2) Σ_k r_k²/(n−k) [-].
+    degrees : int
+        Degrees of freedom, lags − M.
+    p_value : float
+        Chance of so large a Q with white residuals [-].
+    """
 
     lags: int
     statistic: float
-    degrees: int  # lags − M
+    degrees: int
     p_value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """The health of one fit, over its training rows."""
+    """The health of one fit, over its training rows.
+
+    Attributes
+    ----------
+    rows : int
+        Training rows with M predecessors.
+    step_hours : float
+        Length of one step [h].
+    residual_std : float
+        Standard deviation of the residuals, one step ahead [K].
+    autocorrelation : array of float
+        Of the residuals at lags 1, 2, … [-].
+    autocorrelation_bound : float
+        95 % of white residuals stay within ± this [-].
+    whiteness : Whiteness
+        Ljung–Box test of the residuals.
+    roots : array of complex
+        Roots of z^M − Σ α_m z^(M−m), the slowest first [-].
+    stable : bool
+        Whether all roots are inside the unit circle.
+    time_constants : array of float
+        Of the roots, the slowest first; infinite where a root does not decay [h].
+    time_constant_bands : array of float
+        Their 95 % bands, M × 2 [h].
+    gains : dict
+        Where the aggregate temperature settles per unit of load [K/kW], outdoor [-] and solar [K/(kW/m²)].
+    response_24h : dict
+        Its change after 24 h of one unit more, in the same units.
+    standard_errors : dict
+        Newey–West, of alpha, beta, gamma, theta and occupancy, in their units.
+    condition : float
+        Of the regression, columns scaled to unit norm [-].
+    variance_share : dict
+        Share of the variance of the aggregate temperature by term, adding up to 1 [-].
+    warnings : tuple of str
+        What to distrust, and what to do.
+    """
 
     rows: int
-    step_hours: float  # length of a step [h]
-    residual_std: float  # one step ahead                                                        [K]
-    autocorrelation: FloatArray  # of the residuals at lags 1, 2, …                              [-]
-    autocorrelation_bound: float  # 95 % of white residuals stay within ± this                   [-]
+    step_hours: float
+    residual_std: float
+    autocorrelation: FloatArray
+    autocorrelation_bound: float
     whiteness: Whiteness
-    roots: ComplexArray  # of z^M − Σ α_m z^(M−m), the slowest first
+    roots: ComplexArray
     stable: bool
-    time_constants: FloatArray  # of the roots, slowest first; inf where a root does not decay   [h]
-    time_constant_bands: FloatArray  # 95 %, M × 2                                               [h]
-    gains: dict[str, float]  # steady change of s per unit: load [K/kW], outdoor [-], solar [K/(kW/m²)]
-    response_24h: dict[str, float]  # change of s after 24 h of one unit more, same units
-    standard_errors: dict[str, FloatArray]  # Newey–West, of alpha, beta, gamma, theta, occupancy
-    condition: float  # of [lags of s | X], columns scaled to unit norm
-    variance_share: dict[str, float]  # by term, adding up to 1; see `variance_share`
+    time_constants: FloatArray
+    time_constant_bands: FloatArray
+    gains: dict[str, float]
+    response_24h: dict[str, float]
+    standard_errors: dict[str, FloatArray]
+    condition: float
+    variance_share: dict[str, float]
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +132,26 @@ class Regression:
 
 
 def diagnose(c: Coefficients, inputs: Inputs, state: FloatArray, step_hours: float) -> Diagnostics:
-    """Everything this module knows about a fit; `step_hours` is the length of one step. [h]"""
+    """Whether to trust a fitted model: residuals, poles, gains, standard errors, and warnings in plain words.
+
+    `Fit.diagnostics` calls it for a fit.
+
+    Parameters
+    ----------
+    c : Coefficients
+        The fitted coefficients.
+    inputs : Inputs
+        The model's inputs on the released rows.
+    state : array of float
+        Aggregate temperature on the same rows [°C].
+    step_hours : float
+        Length of one step [h].
+
+    Returns
+    -------
+    Diagnostics
+        The health of the fit over its training rows.
+    """
     regression = Regression.build(c, inputs, state)
     residuals, rows = regression.residuals, regression.rows
     season = min(c.period, max(1, round(24 / step_hours)))  # occupants repeat themselves daily

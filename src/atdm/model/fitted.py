@@ -78,19 +78,40 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
-    """s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{calendar(t)}          Eq. (2)
+    """The model, Eq. (2), and what forecasts, updates and planning need beside it.
 
-    Occupancy has the P values of a day (or other season), one profile after the other where day types are apart.
+    s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{calendar(t)}
+
+    Occupancy has the P values of a day (or another season), one profile after the other where day types are apart.
+
+    Attributes
+    ----------
+    coefficients : Coefficients
+        α, β, γ, θ and occupancy.
+    calendar : Calendar
+        Step, clock, season and day types.
+    made : {"estimated", "chosen", "refined"}
+        As the protocol estimated it, chosen on training rows, or chosen and refined on its forecasts of 24 h.
+    released : Released or None
+        The rows it comes from: what bands, limits of the load and updates need.
+    trained : int
+        How many of these rows it was estimated on.
+    record : Record or None
+        How far off its forecasts were, for the bands.
+    versions : tuple of Version
+        Earlier versions and their errors, the oldest first.
+    origin : Origin or None
+        The run that released the model, where its agents still exist.
     """
 
     coefficients: Coefficients
     calendar: Calendar
     made: Made = "estimated"
-    released: Released | None = None  # the rows it comes from, for bands, limits and updates
-    trained: int = 0  # how many of these it was estimated on
-    record: Record | None = None  # how far off its forecasts were
-    versions: tuple[Version, ...] = ()  # earlier ones, oldest first
-    origin: Origin | None = None  # where its agents still exist
+    released: Released | None = None
+    trained: int = 0
+    record: Record | None = None
+    versions: tuple[Version, ...] = ()
+    origin: Origin | None = None
 
     @property
     def step(self) -> pd.Timedelta:
@@ -123,37 +144,60 @@ class Model:
 
     @property
     def alpha(self) -> FloatArray:
+        """α, M values: retention of the aggregate temperature [-]."""
         return self.coefficients.alpha
 
     @property
     def beta(self) -> FloatArray:
+        """β, M + 1 values: response to heating power [K/kW]."""
         return self.coefficients.beta
 
     @property
     def gamma(self) -> FloatArray:
+        """γ, M + 1 values: pull of the outdoor temperature [-]."""
         return self.coefficients.gamma
 
     @property
     def theta(self) -> FloatArray:
+        """θ, M + 1 values: response to solar irradiance [K/(kW/m²)]."""
         return self.coefficients.theta
 
     @property
     def occupancy(self) -> FloatArray:
+        """P values: what the k-th step after midnight adds [K]."""
         return self.coefficients.occupancy
 
     @property
     def order(self) -> int:
+        """M: how many past steps the model looks back."""
         return self.coefficients.order
 
     @property
     def period(self) -> int:
+        """P: steps in one season."""
         return self.coefficients.period
 
     def as_dict(self) -> dict[str, list[float]]:
+        """The coefficients as lists, by name."""
         return {name: getattr(self.coefficients, name).tolist() for name in COEFFICIENTS}
 
     def inputs(self, load: pd.Series | FloatArray, weather: pd.DataFrame, train: int = 0) -> Inputs:
-        """The model's inputs on the clock of `weather` (indexed by time; outdoor_temp_c, solar_w_m2)."""
+        """The model's inputs on the clock of the weather.
+
+        Parameters
+        ----------
+        load : pandas.Series or array
+            Heating power of the whole cluster, aligned by time (Series) or position (array) [kW].
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by zone-aware stamps or with a `time` column.
+        train : int, default 0
+            How many rows are for training.
+
+        Returns
+        -------
+        Inputs
+            Load, outdoor temperature and sun by row, with the season's index and the gap-free segments.
+        """
         frame = weather.set_index("time") if "time" in weather.columns else weather
         for column in ("outdoor_temp_c", "solar_w_m2"):
             if column not in frame.columns:
@@ -179,10 +223,28 @@ class Model:
         )
 
     def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
-        """Free run over the rows of `weather`: the first M values are `initial`, the rest is the model alone. [°C]
+        """Free run: the first M values are given, all later ones are the model alone.
 
-        load: heating power of the whole cluster [kW], aligned to the weather by time (Series) or position (array).
-        weather: outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by time zone-aware stamps or with a `time` column.
+        Parameters
+        ----------
+        load : pandas.Series or array
+            Heating power of the whole cluster, aligned to the weather by time (Series) or position (array) [kW].
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] and solar_w_m2 [W/m²], indexed by zone-aware stamps or with a `time` column.
+        initial : array of float
+            The first M aggregate temperatures [°C].
+
+        Returns
+        -------
+        pandas.Series
+            Aggregate temperature on the rows of `weather` [°C].
+
+        Raises
+        ------
+        UsageError
+            `initial` has not M values, or there are fewer than M rows.
+        DataError
+            The weather or the load lacks a value, or the weather has a gap.
         """
         inputs = self.inputs(load, weather)
         given = np.asarray(initial, dtype=float)
@@ -198,6 +260,7 @@ class Model:
         return pd.Series(run, index=index, name="aggregate_temp_c")
 
     def to_json(self) -> str:
+        """The model as the text of model.json."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "made": self.made,
@@ -217,7 +280,13 @@ class Model:
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON; the file appears whole or not at all."""
+        """Write the model as JSON; the file appears whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+        """
         target = Path(path)
         partial = target.with_name(target.name + ".partial")
         partial.write_text(self.to_json(), encoding="utf-8")
@@ -225,7 +294,23 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Model":
-        """Read what `save` wrote; refuses other files and other schema versions."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A model.json.
+
+        Returns
+        -------
+        Model
+            The model in the file.
+
+        Raises
+        ------
+        DataError
+            The file is missing, is no model, or has another schema version.
+        """
         try:
             document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
             if document["schema"] != SCHEMA:

@@ -204,10 +204,10 @@ def turned(inner: FloatArray) -> FloatArray:
 
 
 def search_roots(
-    left: Callable[[FloatArray], float], starts: Sequence[FloatArray], step_hours: float
-) -> FloatArray:  # fmt: skip
+    left: Callable[[FloatArray], float], starts: Sequence[FloatArray], step_hours: float, tolerance: float = 1e-9
+) -> FloatArray:
     """α with real roots (Rule 1) for which left(α) is least: the best of searches from `starts`, logarithms of time
-    constants in hours, the slowest first."""
+    constants in hours, the slowest first. tolerance: of the logarithm of left."""
     order = len(starts[0])
     fast, slow = np.log(FASTEST_STEPS * step_hours), np.log(SLOWEST_HOURS)
     bounds = [(fast, slow)] + [(APART, slow - fast)] * (order - 1)
@@ -220,7 +220,7 @@ def search_roots(
     def value(point: FloatArray) -> float:
         return float(np.log(max(left(alpha_of(point)), np.finfo(float).tiny)))
 
-    how = {"maxiter": 60, "ftol": 1e-9, "gtol": 1e-6, "eps": FINE}
+    how = {"maxiter": 60, "ftol": tolerance, "gtol": 1e-6, "eps": FINE}
     found = []
     for logs in starts:
         point = np.clip([logs[0], *-np.diff(logs)], *np.transpose(bounds))

@@ -19,6 +19,7 @@ from atdm.types import FloatArray, IntArray
 
 HORIZON_HOURS = (1, 3, 6, 12, 24)  # beside one step
 RUNS_PER_DAY = 8  # origins of the longer runs; neighbouring ones tell the same
+TOLERANCE = 1e-6  # of the logarithm of what is left: forecasts tell no finer difference
 RUN_EVERY_HOURS = 2  # origins of runs of one length
 
 
@@ -63,7 +64,8 @@ def _searched(problem: "_Runs", start: Coefficients, calendar: Calendar, bounds:
     def left(alpha: FloatArray) -> tuple[float, FloatArray]:
         return constrained(problem.squares(alpha), alpha, problem.day, bounds)
 
-    alpha = search_roots(lambda a: left(a)[0], [log_times(start.alpha, calendar.step_hours)], calendar.step_hours)
+    start_at = [log_times(start.alpha, calendar.step_hours)]
+    alpha = search_roots(lambda a: left(a)[0], start_at, calendar.step_hours, TOLERANCE)
     gains = left(alpha)[1]
     beta, gamma, theta = gains.reshape(3, start.order + 1)
     return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=problem.season(alpha, gains))
@@ -142,12 +144,17 @@ class _Runs:
             # what a run of k steps ends at: its start, passed on, and the inputs along the way
             lagged = at[:, None] - np.arange(k)
             inputs = np.einsum("k,nkj->nj", response, self.columns[lagged])
-            season = np.zeros((len(at), self.period))
-            np.add.at(season, (np.arange(len(at))[:, None], self.phase[lagged]), response)
             target = self.state[at] - self._passed_on(alpha, at, k)
             both = np.column_stack([target, inputs])
-            counted = season.T * group.weight
             gram += (both.T * group.weight) @ both
+            if k == 1:  # each run has one step of the season
+                phase, weight = self.phase[at], group.weight * np.ones(len(at))
+                own[np.diag_indices(self.period)] += np.bincount(phase, weight, self.period)
+                tie += np.stack([np.bincount(phase, weight * c, self.period) for c in both.T], axis=1)
+                continue
+            season = np.zeros((len(at), self.period))
+            np.add.at(season, (np.arange(len(at))[:, None], self.phase[lagged]), response)
+            counted = season.T * group.weight
             tie += counted @ both
             own += counted @ season
         return gram, tie, own

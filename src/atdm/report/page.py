@@ -40,7 +40,24 @@ FINDING_COLUMNS = ("attack", "adversary", "recovered", "agents", "rmse_c", "base
 def fit_page(
     fit: Fit, title: str, *, cluster: Cluster | None = None, findings: Sequence[Mapping[str, Any]] | None = None
 ) -> str:
-    """The report of a fit. `cluster` (a simulation only) adds the zones; `findings` those of an audit."""
+    """The report of a fit as one HTML page that opens offline.
+
+    Parameters
+    ----------
+    fit : Fit
+        What to report.
+    title : str
+        Of the page.
+    cluster : Cluster, optional
+        Adds the zones; only a simulation has them.
+    findings : sequence of dict, optional
+        Adds the findings of an audit.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     sections = [
         section("fit", "How well it fits", "", _metrics(fit) + drawn(figures.accuracy_charts(fit))),
         section("learned", "Who learned what", _learned_lead(fit), learned.diagram(fit)),
@@ -54,7 +71,20 @@ def fit_page(
 
 
 def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Protocols side by side (lab/compare.py) in the same look."""
+    """Protocols side by side as one HTML page, in the look of `fit_page`.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One for each protocol, as `atdm compare` makes them.
+    title : str
+        Of the page.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     ran = [row for row in rows if "refused" not in row]
     refused = "".join(f"<li>{escape(row['protocol'])}: {escape(row['refused'])}</li>" for row in rows if row not in ran)
     head = f"""
@@ -222,9 +252,10 @@ def _constants(fit: Fit) -> str:
     poles, found, step = roots(fit.chosen.alpha), diagnosis(fit), step_hours(fit)
     bands = found.time_constant_bands if found is not None else None
     body = [
-        [_root(z), _time(z, tau, step), "–" if bands is None else f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
+        [_root(z), _time(z, tau, step), "–" if bands is None or tau < step / 2 else
+         f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
         for i, (z, tau) in enumerate(zip(poles.tolist(), time_constants(poles, step).tolist(), strict=True))
-    ]
+    ]  # fmt: skip
     lead = "<p>How fast the aggregate temperature forgets a disturbance, one line per root of the model.</p>"
     times = table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
     return "<h3>Time constants</h3>" + lead + times
@@ -238,7 +269,7 @@ def _root(z: complex) -> str:
 def _time(z: complex, hours: float, step: float) -> str:
     """A mode that decays has a time constant; one that does not is said to grow."""
     if math.isfinite(hours):
-        return _hours(hours)
+        return _hours(hours) if hours > step / 2 else "under half a step"
     return f"grows e-fold in {_hours(step / math.log(abs(z)))}" if abs(z) > 1 else "does not decay"
 
 

@@ -15,7 +15,20 @@ from atdm.use.ready import short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
-    """A fit on one screen: the model to use, how good it is, whether to plan with it; who learned what; the cost."""
+    """A fit on one screen: the model to use, how good it is, whether to plan with it; who learned what; the cost.
+
+    Parameters
+    ----------
+    fit : Fit
+        What to show.
+    name : str
+        Of the cluster, for the first line.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        Something that rich prints.
+    """
     head = Text()
     head.append(f"{name}: ", style="bold")
     head.append(f"{fit.agents} agents, {len(fit.state)} rows from {fit.state.index[0]} to {fit.state.index[-1]}\n")

@@ -23,12 +23,21 @@ from atdm.use.series import observed_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drift:
-    """Coefficients and time constants by window."""
+    """Coefficients and time constants by window.
 
-    table: pd.DataFrame  # window (its last stamp), quantity, value, low, high, drifted
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        window (its last training stamp), quantity, value and its 95 % band low, high [unit of the quantity], drifted.
+    warnings : tuple of str
+        What has left its band.
+    """
+
+    table: pd.DataFrame
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """The table for JSON; time stamps as text."""
         rows = self.table.assign(window=[t.isoformat() for t in self.table["window"]])
         return {"rows": rows.to_dict("records"), "warnings": list(self.warnings)}
 
@@ -41,9 +50,23 @@ def drift(
     window: str = "14d",
     every: str = "7d",
 ) -> Drift:
-    """The model's order and day types estimated on a window moved along its rows and those observed since.
+    """Whether the cluster still behaves as it did: the model estimated on a moving window of released rows.
 
-    The first window is the reference. observed, weather: as in `update`; without them the model's own rows count.
+    Parameters
+    ----------
+    model : Model
+        With the rows it comes from, as `atdm fit -o` writes it or `Fit.chosen` has it.
+    observed, weather : pandas.DataFrame, optional
+        As in `update`; without them the model's own rows are compared.
+    window : str, default "14d"
+        Length of the window.
+    every : str, default "7d"
+        By how much it moves.
+
+    Returns
+    -------
+    Drift
+        Coefficients and time constants by window, and which have left the band of the first one.
     """
     if model.released is None:
         raise UsageError("the model file holds no rows to compare: write it with atdm fit -o")

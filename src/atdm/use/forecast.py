@@ -26,28 +26,62 @@ from atdm.use.series import continued, initial_values, last_rows, past_rows, spa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How often a band held the truth at one horizon, over all origins of the window."""
+    """How often a band held the truth at one horizon, over all origins of the window.
 
-    level: str  # nominal: "80" or "95"  [%]
+    Attributes
+    ----------
+    level : str
+        What the band is said to hold: "80" or "95" [%].
+    hours : int
+        The horizon [h].
+    origins : int
+        Forecasts judged.
+    share : float
+        Of them inside the band [-].
+    width : float
+        Mean width of the band, end to end [K].
+    """
+
+    level: str
     hours: int
     origins: int
-    share: float  # inside               [-]
-    width: float  # mean, end to end     [K]
+    share: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecast:
-    """A trajectory with its bands, and how good it was where the truth is known."""
+    """A trajectory with its bands, and how good it was where the truth is known.
 
-    model: str  # which one made it, in words
-    table: pd.DataFrame  # by time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]
+    Attributes
+    ----------
+    model : str
+        Which model made it, in words.
+    table : pandas.DataFrame
+        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C];
+        where the load was forecast also load_low_80, load_high_80, load_low_95, load_high_95 [kW].
+    skill : tuple of Horizon
+        Error after 1 h, 6 h and 24 h, over all origins in the window, beside persistence.
+    run_rmse : float or None
+        Error of the trajectory itself [K].
+    coverage : tuple of Coverage
+        How often the bands held, beside what they say and how wide they were.
+    load_skill : tuple of LoadSkill
+        Error of the load where it was forecast too and its truth is known, beside persistence and last week.
+    notes : tuple of str
+        What the person should know about this forecast.
+    """
+
+    model: str
+    table: pd.DataFrame
     skill: tuple[Horizon, ...] = ()
-    run_rmse: float | None = None  # of the trajectory itself                       [K]
+    run_rmse: float | None = None
     coverage: tuple[Coverage, ...] = ()
-    load_skill: tuple[LoadSkill, ...] = ()  # where the load was forecast too, and its truth is known
+    load_skill: tuple[LoadSkill, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
+        """The forecast for JSON; time stamps as text."""
         rows = self.table.reset_index()
         rows["time"] = [t.isoformat() for t in rows["time"]]
         return {
@@ -72,15 +106,40 @@ def forecast(
     horizon: pd.Timedelta | None = None,
     observed: pd.DataFrame | None = None,
 ) -> Forecast:
-    """The aggregate temperature over the rows of `weather`, whose first M are known; of a fit, by its chosen model.
+    """The aggregate temperature over the rows of `weather`, whose first M are known, with bands.
 
-    load: planned heating power of the cluster [kW]; None: what it will use if nobody intervenes, forecast too.
-    weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time.
-    initial: the first M temperatures, or a series holding them, or a table of aggregate_temp_c and load_kw by time; by
-    default those of `truth`.
-    truth: the aggregate temperature as it was [°C], or a table of it and load_kw to judge a forecast of the load by.
-    observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the run goes on from its last M rows, and
-    the bands follow from how well the rows before were forecast, as far as the weather covers them.
+    Parameters
+    ----------
+    model : Model or Fit
+        With its record of errors (`atdm fit -o`, or a `Fit`, of which the chosen model is used) there are bands.
+    load : pandas.Series, array or None
+        Planned heating power of the cluster; None: what it will use if nobody intervenes, forecast too [kW].
+    weather : pandas.DataFrame
+        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time.
+    initial : sequence of float, pandas.Series or pandas.DataFrame, optional
+        The first M aggregate temperatures, or a series that holds them, or a table of aggregate_temp_c and load_kw by
+        time; by default those of `truth` [°C].
+    truth : pandas.Series or pandas.DataFrame, optional
+        The aggregate temperature as it was, to judge the forecast, or a table of it and load_kw [°C].
+    start : str, optional
+        Time stamp of the first row; by default that of the weather.
+    horizon : pandas.Timedelta, optional
+        How far to forecast; by default to the end of the weather.
+    observed : pandas.DataFrame, optional
+        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the run goes on from its last M rows,
+        and the bands follow from how well the rows before were forecast, as far as the weather covers them.
+
+    Returns
+    -------
+    Forecast
+        The trajectory with its bands, and how good it was where the truth is known.
+
+    Raises
+    ------
+    UsageError
+        Arguments that do not go together, or too few initial values.
+    DataError
+        Load or weather lack a value in the window.
     """
     used = model.chosen if isinstance(model, Fit) else model
     record, usual = used.record, None

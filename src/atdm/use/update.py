@@ -24,9 +24,32 @@ def update(
 ) -> Update:
     """The model estimated anew from its own rows and those observed since, the weights of the agents as they are.
 
-    observed: aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them; weather: outdoor_temp_c [°C] and
-    solar_w_m2 [W/m²] by time, which must cover them. half_life: in which a row's weight falls to half, None: all alike;
-    window: older rows are dropped. choose: choose order and day types again; holidays: as in `fit`, for that.
+    Parameters
+    ----------
+    model : Model
+        With the rows it comes from, as `atdm fit -o` writes it or `Fit.chosen` has it.
+    observed : pandas.DataFrame
+        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them.
+    weather : pandas.DataFrame
+        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time; it must cover the observed rows.
+    half_life : pandas.Timedelta or None, default 30 days
+        In which a row's weight falls to half; None: all rows count alike.
+    window : pandas.Timedelta, default 92 days
+        Older rows are dropped.
+    choose : bool, default False
+        Choose order and day types again.
+    holidays : str or iterable of date, optional
+        As in `fit`, for that choice; by default those of the model.
+
+    Returns
+    -------
+    Update
+        The model of now, whether the old one had drifted, and by how much updating lowers the error.
+
+    Raises
+    ------
+    UsageError
+        The model has no rows to go on from, or there is no row after them.
     """
     rows = observed_rows(model, observed, weather)
     free = days_of(holidays, rows.time) if holidays is not None else model.calendar.holidays

@@ -19,21 +19,51 @@ RECOVERED = 0.9  # |r| above which an agent counts as recovered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One attack by one adversary on one protocol."""
+    """One attack by one adversary on one protocol.
+
+    An agent counts as recovered when the attack's series correlates at abs(r) > 0.9 with the part of the agent's
+    temperature that the mean of the cluster does not explain.
+
+    Attributes
+    ----------
+    attack : str
+        Its name.
+    protocol : str
+        The protocol attacked.
+    weights : {"fitted", "equal"}
+        How the aggregate temperature was weighted.
+    adversary : str
+        "aggregator", "aggregator+1", …, "agent", "dishonest aggregator" or "dishonest aggregator+1".
+    agents : int
+        Agents of the cluster; those on the adversary's side are never counted as recovered.
+    recovered : int
+        Agents recovered.
+    blank : int
+        Agents that the same attack recovers without any sum: what chance and weather do.
+    rmse_c : float
+        Error on the recovered agents; where there are none, that of the baseline [K].
+    baseline_rmse_c : float
+        Error on the same agents of the best affine guess from what is released and the weather [K].
+    seconds : float
+        Time of the attack, without the run it attacks [s].
+    note : str, default ""
+        Remarks.
+    """
 
     attack: str
     protocol: str
-    weights: str  # "fitted" or "equal"
-    adversary: str  # "aggregator", "aggregator+1", …, "agent", "dishonest aggregator", "dishonest aggregator+1"
-    agents: int  # of the cluster; those on the adversary's side are never counted as recovered
+    weights: str
+    adversary: str
+    agents: int
     recovered: int
-    blank: int  # recovered by the same attack where it is given no sum at all: what chance and weather do
-    rmse_c: float  # of the recovered agents; where there are none, that of the baseline, to which nothing was added
-    baseline_rmse_c: float  # of the baseline on the same agents
-    seconds: float  # of the attack, without the run it attacks
+    blank: int
+    rmse_c: float
+    baseline_rmse_c: float
+    seconds: float
     note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
+        """The finding for JSON."""
         return asdict(self)
 
 
