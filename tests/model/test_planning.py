@@ -1,4 +1,4 @@
-"""A model is planned with where rows show what heat does; elsewhere it is refused, each time for a reason that is said."""
+"""A model is planned with where rows show what heat does; elsewhere it is refused, for a reason that is said."""
 
 from dataclasses import replace
 

@@ -42,17 +42,6 @@ def test_forecast_starts_from_numbers_or_from_a_table(files, future):
     assert len(table["trajectory"]) == 8
 
 
-def test_flexibility(files, future, tmp_path):
-    words = ["flexibility", *future, "--comfort", "17:21", "--initial", "19,19", "--power", "0:40", "--horizon", "12h"]
-    text = run(*words, "--price", files / "price.csv", "--storage", tmp_path / "storage.json")
-    assert "can be dropped for" in text and "saves" in text and "equivalent storage" in text
-    assert json.loads((tmp_path / "storage.json").read_text())["soc-min"] == "0 kWh"
-    document = json.loads(run(*words, "--json"))
-    assert document["saving"] is None
-    assert len(document["envelope"]) == 12
-    assert set(document["schedules"]) == {"dropped", "lifted", "baseline", "cheapest"}
-
-
 def test_select(files):
     words = ["select", files / "zones.parquet", files / "weather.csv", "--orders", "1,2", "--ridges", "100",
              "--protocol", "plain"]  # fmt: skip

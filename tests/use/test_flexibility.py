@@ -140,7 +140,7 @@ def test_power_limits_default_to_what_was_seen(world):
 def test_cooling_is_paid_for_and_ends_no_warmer(world):
     summer = world.weather.assign(outdoor_temp_c=32.0)
     asked = {"initial": [22.0, 22.0], "price": price(summer.index), "power": (-40.0, 0.0)}
-    early = atdm.flexibility(world.fit, summer, (20.0, 24.0), **asked).expected.lifted.load  # cools at once, comfortably
+    early = atdm.flexibility(world.fit, summer, (20.0, 24.0), **asked).expected.lifted.load  # cools at once
     found = atdm.flexibility(world.fit, summer, (20.0, 24.0), baseline=early, **asked)
     assert 0 < found.cheapest.cost <= found.baseline.cost
     assert found.cheapest.energy > 0
@@ -186,8 +186,10 @@ def test_what_can_be_held_narrows_and_ends_at_the_longest_times(polytope):
 
 
 def test_confidence_narrows_the_offer_by_how_far_off_the_model_is(world, offer):
-    asked = {"initial": [19.0, 19.0], "price": price(world.weather.index), "power": (0.0, 40.0), "start": str(world.start)}
-    sure = atdm.flexibility(world.fit, world.weather, COMFORT, confidence=0.9, **asked)
+    sure = atdm.flexibility(
+        world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index), power=(0.0, 40.0),
+        start=str(world.start), confidence=0.9,
+    )  # fmt: skip
     pd.testing.assert_frame_equal(sure.envelope, offer.envelope)  # the expected one stands beside it
     both = sure.confident.envelope.to_numpy(), offer.envelope.to_numpy()
     assert (both[0][:, [0, 2]] >= both[1][:, [0, 2]] - 1e-6).all()

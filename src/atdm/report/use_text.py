@@ -87,8 +87,8 @@ def forecast_table(found: Forecast) -> RenderableType:
             judged.add_row(f"after {h.hours} h", str(h.origins), _kelvin(h.rmse), _kelvin(h.persistence_rmse))
         parts += [Text(f"\nerror of this run {_kelvin(found.run_rmse)} K"), judged]
     if found.load_skill:
-        judged = _table("load, from every origin", "origins", "error [kW]", "no change [kW]", "last week [kW]",
-                        "temperature [K]", right=5)  # fmt: skip
+        judged = _table("load, from every origin", "origins", "error, kW", "no change, kW", "last week, kW",
+                        "temperature, K", right=5)  # fmt: skip
         for s in found.load_skill:
             errors = (s.rmse, s.persistence_rmse, s.week_rmse)
             cells = ["–" if e is None else f"{e:.3g}" for e in errors]

@@ -172,7 +172,7 @@ def forecast(
     if usual is not None:
         record = None  # whose errors were those of known loads
         table = table.join(usual.bands)
-        for name in usual.bands:  # the past rows are known
+        for name in map(str, usual.bands.columns):  # the past rows are known
             table[name] = table[name].fillna(table["load_kw" if name.startswith("load_") else "aggregate_temp_c"])
     if record is not None:
         record = record.before(time[used.order])
