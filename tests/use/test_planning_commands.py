@@ -64,7 +64,8 @@ def test_forecast_of_the_load(files, future, tmp_path):
     text = run(*words, "-o", tmp_path / "run.csv")
     assert "last week, kW" in text and "no change, kW" in text
     table = pd.read_csv(tmp_path / "run.csv")
-    assert {"load_kw", "load_low_80", "load_high_95", "low_80", "truth_c"} <= set(table) and not table.isna().any().any()
+    assert {"load_kw", "load_low_80", "load_high_95", "low_80", "truth_c"} <= set(table)
+    assert not table.isna().any().any()
     assert (table["load_low_95"] <= table["load_low_80"]).all() and (table["load_low_80"] <= table["load_kw"]).all()
     document = json.loads(run(*words, "--json"))
     assert [row["horizon"] for row in document["load_skill"]] == ["1h", "6h", "24h"] and document["skill"] == []

@@ -28,7 +28,7 @@ RATE = 0.5  # by which the share left outside may move in a day of nothing but m
 NARROWEST, WIDEST = 0.6, 0.005  # shares left outside, between which Rule 2 stays
 PARTS = 100  # leave-block-out errors are kept as so many quantiles and their ends
 BLOCKS = 5  # of the training rows, each forecast by a model of the others
-DIGITS = 4  # significant digits of an error in a file
+DIGITS, PLACES = 4, 4  # significant digits of a quantile, decimals of an error: as they are in a file, and used
 KEPT = pd.Timedelta(days=28)  # of errors of past forecasts; older ones are forgotten
 APART = pd.Timedelta("1h")  # between kept origins, where steps are shorter
 
@@ -52,7 +52,7 @@ class Record:
         thin = _thinned(time, self.step)
         later = time[thin] > self.time[-1] if len(self.time) else np.ones(len(thin), dtype=bool)
         all_time = pd.DatetimeIndex(self.time.append(time[thin][later]))
-        both = np.vstack([self.errors, errors[thin][later]])
+        both = np.vstack([self.errors, np.round(errors[thin][later], PLACES)])
         keep = np.asarray(all_time > all_time[-1] - KEPT) if len(all_time) else np.zeros(0, dtype=bool)
         return Record(
             step=self.step, expected=self.expected, origins=self.origins, time=all_time[keep], errors=both[keep]
@@ -69,10 +69,10 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "expected_k": rounded(self.expected, DIGITS).tolist(),
+            "expected_k": self.expected.tolist(),
             "origins": self.origins,
             "time": [t.isoformat() for t in self.time],
-            "errors_k": [[None if np.isnan(e) else float(e) for e in row] for row in rounded_errors(self.errors)],
+            "errors_k": [[None if np.isnan(e) else float(e) for e in row] for row in self.errors],
         }
 
     @classmethod
@@ -105,7 +105,7 @@ def record_of(expected: FloatArray, step: pd.Timedelta) -> Record:
     table = np.stack([np.quantile(column if len(column) else known[-1], quantiles) for column in columns], axis=1)
     none = pd.DatetimeIndex([], tz="UTC").as_unit("ns")
     return Record(
-        step=step, expected=table, origins=int(np.isfinite(size[:, 0]).sum()), time=none,
+        step=step, expected=rounded(table, DIGITS), origins=int(np.isfinite(size[:, 0]).sum()), time=none,
         errors=np.empty((0, expected.shape[1])),
     )  # fmt: skip
 
@@ -171,11 +171,6 @@ def half_widths(c: Coefficients, known: FloatArray, steps: int) -> FloatArray:
     spread = np.sqrt(np.cumsum(impulse_response(c.alpha, steps) ** 2))
     beyond = known[-1] * spread[len(known) :] / spread[len(known) - 1]
     return np.concatenate([known, beyond])
-
-
-def rounded_errors(errors: FloatArray) -> FloatArray:
-    answer: FloatArray = np.round(errors, 4)
-    return answer
 
 
 def _thinned(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:

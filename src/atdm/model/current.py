@@ -126,7 +126,6 @@ def update(
         raise UsageError("the model file holds no rows to go on from: write it with atdm fit -o, from at least a week")
     began = perf_counter()
     rows = model.released.followed_by(observed)
-    rows = rows.between(rows.time[-1] - window + model.step, None)
     first = int(rows.time.searchsorted(model.until, side="right"))
     if first == len(rows):
         raise UsageError(f"no row after {model.until:%Y-%m-%d %H:%M} UTC, the last the model comes from: observe more")
@@ -135,16 +134,17 @@ def update(
     origins = origins_in(inputs, first, len(rows))
     steps = model.record.steps
     old = rolling_errors(model.coefficients, inputs, rows.state, origins, steps)
-    new = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life)
+    new = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life, window)
+    kept = rows.between(rows.time[-1] - window + model.step, None)
     if choose_again:
-        choice = choose(replace(inputs, train=len(rows)), rows.state, rows.time, calendar, holidays=holidays)
+        choice = choose(kept.inputs(calendar), kept.state, kept.time, calendar, holidays=holidays)
         recipe, calendar = choice.candidate, choice.calendar
-    found = _estimate(recipe, calendar, rows.inputs(calendar), rows.state, _weights(rows.time, half_life))
+    found = _estimate(recipe, calendar, kept.inputs(calendar), kept.state, _weights(kept.time, half_life))
     errors = _by_horizon(old, calendar.step_hours)
     before = Version(until=model.until, words=model.words(), coefficients=model.as_dict(), rmse=errors)
     current = replace(
-        model, coefficients=found, calendar=calendar, made="refined" if recipe.refined else "chosen", released=rows,
-        trained=len(rows), record=model.record.with_errors(rows.time[origins], new),
+        model, coefficients=found, calendar=calendar, made="refined" if recipe.refined else "chosen", released=kept,
+        trained=len(kept), record=model.record.with_errors(rows.time[origins], new),
         versions=(*model.versions, before),
     )  # fmt: skip
     return Update(
@@ -169,7 +169,7 @@ def _estimate(
 
 def _day_by_day(
     recipe: Candidate, calendar: Calendar, inputs: Inputs, rows: Released, origins: IntArray, steps: int,
-    half_life: pd.Timedelta | None,
+    half_life: pd.Timedelta | None, window: pd.Timedelta,
 ) -> FloatArray:  # fmt: skip
     """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1)."""
     errors = np.full((len(origins), steps), np.nan)
@@ -177,8 +177,10 @@ def _day_by_day(
     for number in np.unique(np.asarray(day)):
         own = np.flatnonzero(np.asarray(day) == number)
         stop = int(origins[own[0]])
-        part = inputs.between(0, stop, stop)
-        found = _estimate(recipe, calendar, part, rows.state[:stop], _weights(rows.time[:stop], half_life))
+        start = int(rows.time.searchsorted(rows.time[stop] - window))
+        part = inputs.between(start, stop, stop - start)
+        weights = _weights(rows.time[start:stop], half_life)
+        found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
         errors[own] = rolling_errors(found, inputs, rows.state, origins[own], steps)
     return errors
 
