@@ -44,9 +44,10 @@ FINE = 1e-6  # step of a derivative, as a share
 Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
                  "unheated", "steady heat"]  # fmt: skip
 WEIGHTED = (
-    "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does: plan "
-    "with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
+    "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does"
 )
+EQUAL = "plan with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
+LONGER = "use a longer window"
 REMEDY = "plan an experiment with atdm probe and fit its days, or state the steady gain with --assume-gain K_PER_KW"
 
 
@@ -55,7 +56,8 @@ class Refusal:
     """Why there is no model to plan with."""
 
     reason: Reason
-    words: str  # what was found, and the way out
+    words: str  # what was found
+    remedy: str  # the way out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,12 @@ class Planning:
 
     def notes(self) -> tuple[str, ...]:
         """Why not, for people."""
-        return tuple(f"not for planning: {refusal.words}" for refusal in self.refusals)
+        return tuple(f"not for planning: {refusal.words}; {refusal.remedy}" for refusal in self.refusals)
+
+    def refusal(self) -> str:
+        """All of it in one line, each remedy once."""
+        remedies = dict.fromkeys(refusal.remedy for refusal in self.refusals)
+        return "; ".join([*(refusal.words for refusal in self.refusals), *remedies])
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -136,11 +143,11 @@ def plan_model(
         found, excitation = _estimate(part, known, calendar, marks, assumed_gain)
         plausibility = _plausibility(found, part, known, calendar)
     except AtdmError as error:
-        refusals: tuple[Refusal, ...] = (Refusal(reason="rows", words=str(error)),)
+        refusals: tuple[Refusal, ...] = (Refusal(reason="rows", words=str(error), remedy=LONGER),)
         return Planning(coefficients=None, calendar=calendar, excitation=None, plausibility=None, refusals=refusals,
                         assumed_gain=assumed_gain)  # fmt: skip
     if not equal and assumed_gain is None:
-        refusals = (Refusal(reason="weights", words=WEIGHTED),)
+        refusals = (Refusal(reason="weights", words=WEIGHTED, remedy=EQUAL),)
     else:
         refusals = (*_unknown(excitation), *_implausible(found, plausibility))
     return Planning(
@@ -268,20 +275,23 @@ def _unknown(e: Excitation | None) -> Iterator[Refusal]:
         yield Refusal(
             reason="excitation",
             words=f"weather, clock and past temperature explain all but {e.unexplained_share:.1%} of the load (at "
-            f"least {LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it; {REMEDY}",
+            f"least {LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it",
+            remedy=REMEDY,
         )
     if not e.relative_error <= MOST_ERROR:
         known = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K per kW"
         yield Refusal(
             reason="standard error",
             words=f"the response to load after 24 h is {known}, an error of {e.relative_error:.0%} "
-            f"where {MOST_ERROR:.0%} is the most to plan with; {REMEDY}",
+            f"where {MOST_ERROR:.0%} is the most to plan with",
+            remedy=REMEDY,
         )
     if not AGREEMENT[0] <= e.agreement <= AGREEMENT[1]:
         yield Refusal(
             reason="agreement",
             words=f"heat warms {e.agreement:.2f} times as much when judged over {RUN_HOURS:g} h as over one step "
-            f"({AGREEMENT[0]:.2f} to {AGREEMENT[1]:.2f} is taken): thermostats hide what heat does; {REMEDY}",
+            f"({AGREEMENT[0]:.2f} to {AGREEMENT[1]:.2f} is taken): thermostats hide what heat does",
+            remedy=REMEDY,
         )
 
 
@@ -289,19 +299,22 @@ def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
     """What no building does."""
     gains = steady_gains(c)
     if not (c.beta.sum() > 0 and gains["load"] > 0):
-        yield Refusal(reason="heat cools", words=f"more heat does not warm in the model of these rows; {REMEDY}")
+        yield Refusal(reason="heat cools", words="more heat does not warm in the model of these rows",
+                      remedy=REMEDY)  # fmt: skip
         return
     if not LEAST_OUTDOOR_GAIN <= gains["outdoor"] <= 1 + FINE:
         yield Refusal(
             reason="outdoor gain",
             words=f"with one K more outdoors the cluster would settle {gains['outdoor']:.2f} K warmer, where a "
-            f"building has {LEAST_OUTDOOR_GAIN:g} to 1: use a window with more change of weather",
+            f"building has {LEAST_OUTDOOR_GAIN:g} to 1",
+            remedy="use a window with more change of weather",
         )
     if p.unheated_72h is not None and p.unheated_72h < p.mean_outdoor - COLDER:
         yield Refusal(
             reason="unheated",
             words=f"after 72 h without heat the cluster would be at {p.unheated_72h:.1f} °C, colder than the "
-            f"{p.mean_outdoor:.1f} °C outdoors: heat counts for too much in this model; {REMEDY}",
+            f"{p.mean_outdoor:.1f} °C outdoors: heat counts for too much in this model",
+            remedy=REMEDY,
         )
     for what, need, used in (
         (f"the mean weather ({p.mean_outdoor:.1f} °C)", p.mean_need, p.mean_heat),
@@ -310,6 +323,7 @@ def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
         if used > TELLING * p.most_heat and not used / STEADY <= need <= used * STEADY:
             yield Refusal(
                 reason="steady heat",
-                words=f"in {what} the model needs {need:.1f} kW for what took {used:.1f} kW; {REMEDY}",
+                words=f"in {what} the model needs {need:.1f} kW for what took {used:.1f} kW",
+                remedy=REMEDY,
             )
             return

@@ -648,10 +648,10 @@ def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> Schedul
     """Cheapest feasible load that ends no colder (cooling: no warmer) than a feasible baseline: no heat is borrowed."""
     if plan.price is None:
         return None
-    final = None
-    if polytope.contains(baseline.load.to_numpy()):
-        end, low, high = float(baseline.temperature.iloc[-1]), polytope.limits[0][-1], polytope.limits[1][-1]
-        # the baseline itself ends there; the margin keeps rounding from calling that infeasible
-        final = (end - TIGHT, max(end, high)) if plan.sign > 0 else (min(end, low), end + TIGHT)
+    low, high = (float(end[-1]) for end in polytope.limits)
+    end = min(max(float(baseline.temperature.iloc[-1]), low), high)  # of comfort, where the baseline leaves it
+    final = (end - TIGHT, high) if plan.sign > 0 else (low, end + TIGHT)  # TIGHT: rounding is not infeasible
     found = polytope.best(plan.price * plan.sign, final=final)
+    if found is None:
+        found = polytope.best(plan.price * plan.sign)
     return None if found is None else plan.schedule(found)

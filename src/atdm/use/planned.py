@@ -35,7 +35,7 @@ def planned(model: Model | Fit, assume_gain: float | None = None) -> Planned:
     chosen = model.chosen if isinstance(model, Fit) else model
     planning = planning_of(rows_of(chosen), chosen.trained, chosen.calendar, assume_gain)
     if planning.coefficients is None:
-        raise UsageError("; ".join(refusal.words for refusal in planning.refusals))
+        raise UsageError(planning.refusal())
     return Planned(chosen, chosen.for_planning(planning.coefficients, planning.calendar), planning)
 
 
