@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Choice, choose
+from atdm.model.cop import Cop, estimate_cop
 from atdm.model.current import chosen_model
 from atdm.model.diagnostics import Diagnostics, diagnose
 from atdm.model.fitted import Model, Origin
@@ -54,6 +55,9 @@ from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 from atdm.types import FloatArray, IntArray
+
+LoadKind = Literal["heat", "electricity"]
+LOAD_KINDS: tuple[LoadKind, ...] = get_args(LoadKind)
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
@@ -142,6 +146,8 @@ class Fit:
         Party → what it saw, where `transcript=True` asked for it.
     probed : tuple
         Experiments in the window: from when until when each went on.
+    load_kind : {"heat", "electricity"}
+        What the load is; of electricity the chosen model has the COP curve (`Fit.released`).
     holidays : frozenset of date
         Local days that may count as Sundays in the chosen model.
     """
@@ -166,6 +172,7 @@ class Fit:
     out: dict[str, str] = field(default_factory=dict)
     transcript: dict[str, list[Seen]] = field(default_factory=dict)
     probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    load_kind: LoadKind = "heat"
     holidays: frozenset[date] = frozenset()
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
@@ -203,7 +210,10 @@ class Fit:
     @property
     def released(self) -> Released:
         """The rows that the aggregator has: temperature, load and weather."""
-        return replace(Released.of(self.inputs, self.state), equal=self.weighting == "equal", probed=self.probed)
+        rows = replace(Released.of(self.inputs, self.state), equal=self.weighting == "equal", probed=self.probed)
+        if self.load_kind == "heat":
+            return rows
+        return replace(rows, cop=cast(Cop, self._once("cop", self._find_cop)))
 
     @property
     def choice(self) -> Choice | None:
@@ -261,10 +271,14 @@ class Fit:
                 self.worked_out[name] = work()
         return self.worked_out[name]
 
+    def _find_cop(self) -> Cop:
+        return estimate_cop(self.inputs, self.state.to_numpy(float), self.model.calendar)
+
     def _choose(self) -> Choice | None:
         rows = self.released
         try:
-            return choose(self.inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
+            inputs = rows.inputs(self.model.calendar, self.inputs.train)
+            return choose(inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
         except UsageError:
             return None
 
@@ -280,11 +294,12 @@ class Fit:
 
     def _judge(self) -> dict[str, tuple[Horizon, ...]]:
         rows, train, n = self.released, self.inputs.train, len(self.inputs)
+        both = (("chosen", self.chosen, rows), ("estimated", self.model, replace(rows, cop=None)))
         return {
             name: horizons(
-                model.coefficients, rows.inputs(model.calendar, train), rows.state, model.calendar.step_hours, train, n
+                model.coefficients, own.inputs(model.calendar, train), own.state, model.calendar.step_hours, train, n
             )
-            for name, model in (("chosen", self.chosen), ("estimated", self.model))
+            for name, model, own in both
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -347,6 +362,7 @@ def fit(
     state: str | Path | None = None,
     holidays: str | Iterable[date] | None = None,
     probed: pd.DataFrame | None = None,
+    load: LoadKind = "heat",
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -391,6 +407,9 @@ def fit(
         file of dates, or dates.
     probed : pandas.DataFrame, optional
         Blocks of an experiment in the window, as `atdm probe` writes them: time, until, setpoint_offset_k [K].
+    load : {"heat", "electricity"}, default "heat"
+        What the load is. With "electricity" the chosen model has load × outdoor temperature as a further input: the COP
+        of heat pumps, found in the released rows.
 
     Returns
     -------
@@ -422,8 +441,9 @@ def fit(
     )  # fmt: skip
     own = replace(Rules() if rules is None else rules, dither=dither)
     return fit_cluster(
-        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved
-    )
+        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
 
 
 def fit_cluster(
@@ -436,8 +456,11 @@ def fit_cluster(
     state: str | Path | None = None,
     holidays: frozenset[date] = frozenset(),
     probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = (),
+    load_kind: LoadKind = "heat",
 ) -> Fit:
     """`fit` with its options in one struct, as the commands have them."""
+    if load_kind not in LOAD_KINDS:
+        raise UsageError(f"load {load_kind!r}: choose 'heat' or 'electricity'")
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
@@ -448,7 +471,7 @@ def fit_cluster(
             found = _fit_plain(cluster, plan)
         else:
             found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
-    return replace(found, holidays=holidays, probed=probed)
+    return replace(found, holidays=holidays, probed=probed, load_kind=load_kind)
 
 
 class Window(NamedTuple):

@@ -33,7 +33,7 @@ from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import quality_table
 from atdm.report.use_text import choice_table
-from atdm.run import fit_cluster
+from atdm.run import LoadKind, fit_cluster
 from atdm.use.ready import short_of
 
 app = typer.Typer()
@@ -64,6 +64,9 @@ def fit(
     ] = None,
     write_anyway: WriteAnyway = False,
     holidays: Holidays = None,
+    load: Annotated[
+        LoadKind, typer.Option(help="What the load is; electricity: the model has the heat pumps' COP curve.")
+    ] = "heat",
     probed: Annotated[
         Path | None, typer.Option(help="probe.csv of an experiment that went on in the window: planning counts on it.")
     ] = None,
@@ -76,8 +79,9 @@ def fit(
     days, progress = days_of(holidays, cluster.time), not as_json and sys.stderr.isatty()
     moved = windows_of(read_probe(probed, timezone=declared.timezone)) if probed else ()
     result = fit_cluster(
-        cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days, probed=moved
-    )
+        cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
     finish(result, named(zones), output, as_json, write_anyway, cluster)
 
 

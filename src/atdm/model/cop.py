@@ -2,9 +2,10 @@
 
     (7)   heat_t = h_t · COP(o_t),   COP(o) = COP(ō) · (1 + κ (o − ō))
 
-so load × outdoor temperature is one more input of Eq. (2), public as load and weather are, with coefficients κ β_m: the
-heat of a kW differs, what a building does with heat does not. COP(ō) itself is part of β; what can be known is the curve
-over its value at the mean outdoor temperature ō. For given weather Eq. (2) stays linear in the load, and so does planning.
+so load × outdoor temperature is one more input of Eq. (2), public as load and weather are, with coefficients κ β_m:
+the heat of a kW differs, what a building does with heat does not. COP(ō) itself is part of β; what can be known is the
+curve over its value at the mean outdoor temperature ō. For given weather Eq. (2) stays linear in the load, and so does
+planning.
 """
 
 from dataclasses import dataclass, replace

@@ -196,7 +196,8 @@ class Model:
         Returns
         -------
         Inputs
-            Load, outdoor temperature and sun by row, with the season's index and the gap-free segments.
+            Load (as heat, where it is electricity: Eq. 7), outdoor temperature and sun by row, with the season's index
+            and the gap-free segments.
         """
         frame = weather.set_index("time") if "time" in weather.columns else weather
         for column in ("outdoor_temp_c", "solar_w_m2"):
@@ -213,7 +214,7 @@ class Model:
         if len(bad):
             raise DataError(f"load or weather has no value at {bad.index[0]} ({len(bad)} rows): complete the inputs")
         return Inputs(
-            load=table["load"].to_numpy(),
+            load=table["load"].to_numpy() * self.heat_of_one_kw(frame),
             outdoor=table["outdoor"].to_numpy(),
             solar=table["solar"].to_numpy(),
             phase=self.calendar.phase(index),
@@ -221,6 +222,23 @@ class Model:
             period=self.calendar.period,
             train=train,
         )
+
+    def heat_of_one_kw(self, weather: pd.DataFrame) -> FloatArray:
+        """What one kW of load heats in this weather, over what it heats at the mean outdoor temperature.
+
+        Parameters
+        ----------
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] by row.
+
+        Returns
+        -------
+        array of float
+            By row; ones where the load is heat [-].
+        """
+        outdoor = weather["outdoor_temp_c"].to_numpy(float)
+        cop = None if self.released is None else self.released.cop
+        return np.ones(len(outdoor)) if cop is None else cop.factor(outdoor)
 
     def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
         """Free run: the first M values are given, all later ones are the model alone.

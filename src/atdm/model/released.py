@@ -14,6 +14,7 @@ from atdm.data.clock import segments, spell
 from atdm.errors import DataError
 from atdm.kernel.design import Inputs
 from atdm.model.calendar import Calendar
+from atdm.model.cop import Cop
 from atdm.types import BoolArray, FloatArray
 
 DIGITS = 6  # significant digits kept in a file
@@ -30,6 +31,7 @@ class Released:
     solar: FloatArray  # r: solar irradiance                  [kW/m²]
     equal: bool = False  # whether s is the plain mean of all homes, or weighted by a fit
     probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()  # experiments on the cluster: from, until
+    cop: Cop | None = None  # where the load is electricity: what a kW heats, by outdoor temperature
 
     def __len__(self) -> int:
         return len(self.time)
@@ -59,9 +61,10 @@ class Released:
         return marks
 
     def inputs(self, calendar: Calendar, train: int | None = None) -> Inputs:
-        """The rows on a calendar; by default all of them are for training."""
+        """The rows on a calendar, load as heat (Eq. 7); by default all of them are for training."""
+        heat = self.load if self.cop is None else self.load * self.cop.factor(self.outdoor)
         return Inputs(
-            load=self.load, outdoor=self.outdoor, solar=self.solar, phase=calendar.phase(self.time),
+            load=heat, outdoor=self.outdoor, solar=self.solar, phase=calendar.phase(self.time),
             segment=segments(self.time, calendar.step), period=calendar.period,
             train=len(self) if train is None else train,
         )  # fmt: skip
@@ -98,6 +101,7 @@ class Released:
             "outdoor_temp_c": rounded(self.outdoor).tolist(),
             "solar_kw_m2": rounded(self.solar).tolist(),
             "equal_weights": self.equal,
+            "cop": None if self.cop is None else self.cop.as_dict(),
             "probed": [[start.isoformat(), stop.isoformat()] for start, stop in self.probed],
         }
 
@@ -114,6 +118,7 @@ class Released:
         return cls(
             time=time, state=values[0], load=values[1], outdoor=values[2], solar=values[3],
             equal=bool(saved["equal_weights"]), probed=tuple(stamps),
+            cop=None if saved["cop"] is None else Cop.from_dict(saved["cop"]),
         )  # fmt: skip
 
 

@@ -222,6 +222,7 @@ class Polytope:
     power: tuple[float, float]  # u_low, u_high [kW]
     comfort: tuple[float, float]  # [°C]
     margin: FloatArray | None = None  # kept from both ends of comfort, by step; None: none [K]
+    heat: FloatArray | None = None  # of one kW of load, by step, where that is electricity; None: one [-]
 
     def __len__(self) -> int:
         return len(self.base)
@@ -235,7 +236,8 @@ class Polytope:
     def response(self) -> FloatArray:
         """R: d = R u. [K/kW]"""
         impulse = np.concatenate([self.beta, np.zeros(len(self))])[: len(self)]
-        return toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
+        answer: FloatArray = toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
+        return answer if self.heat is None else answer * self.heat
 
     def recursion(self) -> csr_array:
         """[−B | A] with A d = B u: the recursion of d, sparse."""
@@ -243,7 +245,8 @@ class Polytope:
         memory = lag_filter(self.alpha)
         a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
         b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
-        return csr_array(hstack([-b, a]))
+        heat = np.ones(count) if self.heat is None else self.heat
+        return csr_array(hstack([-b @ diags_array(heat), a]))
 
     def best(
         self,
@@ -486,6 +489,7 @@ def feasible_loads(
         beta=model.beta,
         power=power,
         comfort=comfort,
+        heat=model.heat_of_one_kw(frame)[order:],
     )
 
 
@@ -508,6 +512,8 @@ def equivalent_storage(
     (low, high), hours = polytope.comfort, model.step.total_seconds() / 3600
     capacity = hours * rest / heat
     usage = holding_power(model, model.inputs(np.zeros(len(frame)), frame), low)[model.order :]
+    if polytope.heat is not None:
+        usage = usage / polytope.heat
 
     def series(values: FloatArray) -> list[dict[str, str]]:
         return [

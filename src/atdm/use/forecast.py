@@ -167,8 +167,8 @@ def forecast(
     first = initial_values(used, initial if initial is not None else truth, time)
     inputs = used.inputs(load, frame)
     run = used.simulate(load, frame, first).to_numpy()
-    table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load}, index=time)
-    notes = (*_notes(used, inputs), *(() if usual is None else usual.notes))
+    table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load / used.heat_of_one_kw(frame)}, index=time)
+    notes = (*_notes(used, table["load_kw"].to_numpy()), *(() if usual is None else usual.notes))
     if usual is not None:
         record = None  # whose errors were those of known loads
         table = table.join(usual.bands)
@@ -245,12 +245,12 @@ def coverage(
     return tuple(answer)
 
 
-def _notes(model: Model, inputs: Inputs) -> list[str]:
+def _notes(model: Model, load: FloatArray) -> list[str]:
     if model.record is None or model.released is None:
         return ["the model file has no record of errors, so there are no bands: write it with atdm fit -o, from at "
                 "least a week of rows"]  # fmt: skip
     low, high = model.released.load_low, model.released.load_high
-    beyond = int(((inputs.load < low) | (inputs.load > high)).sum())
+    beyond = int(((load < low) | (load > high)).sum())
     if beyond == 0:
         return []
     hours = spell(beyond * model.step)

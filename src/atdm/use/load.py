@@ -72,9 +72,10 @@ def forecast_load(model: Model, frame: pd.DataFrame, past: pd.DataFrame) -> Expe
     for level in LEVELS:
         low, high = at_steps(usual.state_bands[level], len(later))
         bands[f"low_{level}"], bands[f"high_{level}"] = states + low, states + high
+    factor = model.heat_of_one_kw(frame)[len(past) :]
     for level in LEVELS:
-        low, high = at_steps(usual.bands[level], len(later))
-        ends = np.clip(loads + low, usual.low, usual.high), np.clip(loads + high, usual.low, usual.high)
+        ends = [np.clip(loads * factor + error, usual.low, usual.high) / factor
+                for error in at_steps(usual.bands[level], len(later))]  # fmt: skip
         bands[f"load_low_{level}"], bands[f"load_high_{level}"] = ends
     whole = pd.Series(np.concatenate([past["load_kw"].to_numpy(), loads]), index=frame.index, name="load_kw")
     return ExpectedLoad(model=usual, load=whole, bands=pd.DataFrame(bands, index=later), notes=tuple(said))
@@ -86,16 +87,16 @@ def load_skill(
     """Forecasts of the load from every origin in the window of `weather`, judged by the load as it was."""
     time = pd.DatetimeIndex(weather.index)
     heat, warmth = load.reindex(time).to_numpy(float), temperature.reindex(time).to_numpy(float)
-    inputs = model.inputs(np.zeros(len(time)), weather)
+    inputs, factor = model.inputs(np.zeros(len(time)), weather), model.heat_of_one_kw(weather)
     answer = []
     for text in HORIZONS:
         steps = int(duration(text) // model.step)
         if steps == 0:
             continue
         origins = origins_in(inputs, 0, len(inputs) - steps + 1, max(model.order, usual.order))
-        runs = usual.run(model.coefficients, inputs, heat, warmth, origins, steps)
-        loads, warm = runs[0][:, -1], runs[1][:, -1]
         target = origins + steps - 1
+        runs = usual.run(model.coefficients, inputs, heat * factor, warmth, origins, steps)
+        loads, warm = runs[0][:, -1] / factor[target], runs[1][:, -1]
         known = np.isfinite(loads) & np.isfinite(heat[target])
         origins, target, loads, warm = origins[known], target[known], loads[known], warm[known]
         before = load.reindex(time[target] - WEEK).to_numpy(float)

@@ -56,6 +56,7 @@ def settled_load(
     at = np.full(len(past), min(load.order, len(frame) - 1))  # the first row that has its lags of the weather
     warmth = float(load.temperature.sum()) * past["aggregate_temp_c"].to_numpy()
     held = np.clip((load.exogenous(inputs, at) + warmth) / (1.0 - float(load.load.sum())), load.low, load.high)
+    held = held / model.heat_of_one_kw(frame)[: len(past)]
     filled = past.assign(load_kw=np.where(unknown, held, past["load_kw"]))
     taken = f"taken as {float(held[unknown].mean()):.1f} kW, as usual in this weather"
     return filled, [f"the load before the start is not given: {taken}; a table with load_kw gives it"]
@@ -68,10 +69,11 @@ def expected_load(
     count, steps = len(past), len(frame) - len(past)
     inputs = model.inputs(np.zeros(len(frame)), frame)
     nothing = np.zeros(steps)
-    heat = np.concatenate([past["load_kw"].to_numpy(), nothing])
+    factor = model.heat_of_one_kw(frame)
+    heat = np.concatenate([past["load_kw"].to_numpy() * factor[:count], nothing])
     warmth = np.concatenate([past["aggregate_temp_c"].to_numpy(), nothing])
     loads, states = load.run(model.coefficients, inputs, heat, warmth, np.array([count]), steps)
-    return loads[0], states[0]
+    return loads[0] / factor[count:], states[0]
 
 
 def margins(model: Model, rows: Released, stop: int, confidence: float, steps: int) -> FloatArray:
