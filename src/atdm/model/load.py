@@ -1,6 +1,6 @@
 """The load itself: the heat a cluster uses when nobody intervenes, from temperature, weather and clock.
 
-    (6)   h_t = Σ_{m=1..M} (κ_m h_{t−m} + μ_m s_{t−m}) + Σ_{m=0..M} (ν_m o_{t−m} + ρ_m r_{t−m}) + use_{t mod P}
+    (6)   h_t = Σ_{m=1..M} (η_m h_{t−m} + μ_m s_{t−m}) + Σ_{m=0..M} (φ_m o_{t−m} + ψ_m r_{t−m}) + use_{t mod P}
 
 is the thermostats' side of Eq. (2). Run together they close the loop: load from temperature, temperature from load.
 Like Eq. (2) it is estimated on released series, so it costs no privacy.
@@ -34,10 +34,10 @@ DIGITS = 6  # significant digits kept
 class LoadModel:
     """Eq. (6), with what bands need."""
 
-    load: FloatArray  # κ, M values                                                                    [-]
+    load: FloatArray  # η, M values                                                                    [-]
     temperature: FloatArray  # μ, M values                                                             [kW/K]
-    outdoor: FloatArray  # ν, M+1 values                                                               [kW/K]
-    solar: FloatArray  # ρ, M+1 values                                                                 [kW/(kW/m²)]
+    outdoor: FloatArray  # φ, M+1 values                                                               [kW/K]
+    solar: FloatArray  # ψ, M+1 values                                                                 [kW/(kW/m²)]
     use: FloatArray  # P values, one for each phase of the calendar                                    [kW]
     low: float  # least load of a forecast (Rule 2)                                                    [kW]
     high: float  # largest                                                                             [kW]
