@@ -30,7 +30,7 @@ Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
 Holidays = Annotated[
     str | None,
-    typer.Option(help="Public holidays that may count as Sundays: COUNTRY[/REGION] (GB, US/IL), or a file of dates."),
+    typer.Option(help="Public holidays that may count as Sundays: a country or region (GB, US/IL) or a file."),
 ]
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]

@@ -21,7 +21,7 @@ from atdm.model.bands import BLOCKS, Record, record_of
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Candidate, Choice, choose
 from atdm.model.fitted import Model, Origin, Version
-from atdm.model.horizons import HOURS, origins_in, rolling_errors, root_mean_square
+from atdm.model.horizons import horizon_steps, origins_in, rolling_errors, root_mean_square
 from atdm.model.physical import estimate_physical
 from atdm.model.refinement import refine
 from atdm.model.released import Released
@@ -193,8 +193,7 @@ def _weights(time: pd.DatetimeIndex, half_life: pd.Timedelta | None) -> FloatArr
 
 
 def _by_horizon(errors: FloatArray, step_hours: float) -> dict[str, float | None]:
-    steps = {hours: round(hours / step_hours) for hours in HOURS}
-    at = {hours: errors[:, k - 1] for hours, k in steps.items() if 1 <= k <= errors.shape[1]}
+    at = {hours: errors[:, k - 1] for hours, k in horizon_steps(step_hours).items()}
     return {f"{hours}h": root_mean_square(column[np.isfinite(column)]) for hours, column in at.items()}
 
 

@@ -30,6 +30,12 @@ class Horizon:
         return asdict(self)
 
 
+def horizon_steps(step_hours: float) -> dict[int, int]:
+    """HOURS that are whole steps → how many."""
+    steps = {hours: round(hours / step_hours) for hours in HOURS}
+    return {hours: k for hours, k in steps.items() if k >= 1 and abs(k * step_hours - hours) < 1e-9}
+
+
 def origins_in(inputs: Inputs, start: int, stop: int, memory: int = MEMORY) -> IntArray:
     """Rows of [start, stop) with `memory` predecessors in their segment; those may lie before `start`."""
     rows = np.arange(max(start, memory), stop, dtype=np.int64)
@@ -58,15 +64,12 @@ def rolling_errors(c: Coefficients, inputs: Inputs, state: FloatArray, origins: 
 def horizons(
     c: Coefficients, inputs: Inputs, state: FloatArray, step_hours: float, start: int, stop: int
 ) -> tuple[Horizon, ...]:
-    """The errors of runs from all origins of [start, stop) that end there, at each of HOURS that the step divides."""
+    """The errors of runs from all origins of [start, stop) that end there, at each of HOURS that is whole steps."""
     day = round(24 / step_hours)
     origins = origins_in(inputs, start, stop)
     errors = rolling_errors(c, inputs, state, origins, day)
     answer = []
-    for hours in HOURS:
-        steps = round(hours / step_hours)
-        if not 1 <= steps <= day:
-            continue
+    for hours, steps in horizon_steps(step_hours).items():
         target = origins + steps - 1
         reached = np.flatnonzero((target < stop) & np.isfinite(errors[:, steps - 1]))
         at, last = target[reached], origins[reached] - 1

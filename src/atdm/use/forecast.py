@@ -16,7 +16,7 @@ from atdm.errors import UsageError
 from atdm.kernel.design import Inputs
 from atdm.model.bands import LEVELS, Record, half_widths, held
 from atdm.model.fitted import Model
-from atdm.model.horizons import HOURS, Horizon, horizons, origins_in, rolling_errors
+from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, rolling_errors
 from atdm.model.released import released_rows
 from atdm.run import Fit
 from atdm.types import FloatArray
@@ -233,11 +233,8 @@ def coverage(
     answer = []
     for name, level in LEVELS.items():
         drawn = held(both, level).at_origins[new]
-        for hours in HOURS:
-            k = round(hours / model.calendar.step_hours) - 1
-            if not 0 <= k < record.steps:
-                continue
-            error, half = np.abs(both.errors[new, k]), drawn[:, k]
+        for hours, steps in horizon_steps(model.calendar.step_hours).items():
+            error, half = np.abs(both.errors[new, steps - 1]), drawn[:, steps - 1]
             known = np.isfinite(error)
             if known.any():
                 inside, width = float((error <= half)[known].mean()), float(2 * half[known].mean())
