@@ -140,7 +140,7 @@ def _headline(fit: Fit, title: str) -> str:
         _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *remedies(fit), *_model_notes(fit)])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *remedies(fit), *_model_notes(fit)])
     how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
     plan = f"<p><b>Can I plan with it?</b> {escape(planning(fit))}</p>" if planning(fit) else ""
     return f"""
