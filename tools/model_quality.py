@@ -15,7 +15,7 @@ import pandas as pd
 import atdm
 from atdm.kernel.blas import one_blas_thread
 from atdm.model.bands import held
-from atdm.model.diagnostics import roots, steady_gains, step_response
+from atdm.model.diagnostics import impulse_filter, roots, steady_gains, step_response
 from atdm.use.forecast import with_observed
 
 WEEK = pd.Timedelta(days=7)
@@ -80,6 +80,24 @@ def updating(name: str, cluster: atdm.Cluster, weights: str) -> None:
         print(f"| {name}, {weights} | {words} | {errors} | {drifted} | {time:.1f} ms |")
 
 
+def moved(folder: Path, cluster: atdm.Cluster) -> None:
+    """Predicted over true change of temperature when heating is moved, where a run of the same homes has it."""
+    for run in ("events", "off"):
+        if not (folder.parent / run).exists():
+            continue
+        other = read(str(folder.parent / run))
+        for weights in ("fitted", "equal"):
+            fit = atdm.fit(cluster, "plain", weights=weights)
+            change = (other.temperature - cluster.temperature) @ fit.weights
+            load = (other.load - cluster.load).sum(axis=1).to_numpy()
+            slopes = []
+            for model in (fit.model, fit.chosen):
+                push = np.convolve(load, model.beta)[: len(load)]
+                told = impulse_filter(model.alpha, push)
+                slopes.append(float(told @ change / (change @ change)))
+            print(f"| {run}, {weights} | {slopes[0]:.2f} | {slopes[1]:.2f} |")
+
+
 def main(folders: list[str]) -> None:
     clusters = {"/".join(Path(f).resolve().parts[-2:]).removeprefix("data/"): read(f) for f in folders}
     for weights in ("fitted", "equal"):
@@ -95,6 +113,9 @@ def main(folders: list[str]) -> None:
                 misses.append([abs(found[0] - 0.80), abs(found[2] - 0.95)])
                 print(f"| {name}, {weights} | {found[0]:.0%} | {found[1]:.2f} K | {found[2]:.0%} | {found[3]:.2f} K |")
         print("mean miss {:.1f} and {:.1f} points".format(*(100 * np.mean(misses, axis=0))))
+    print("\nchange of temperature when heating is moved, predicted over true: as estimated, chosen")
+    for folder in folders:
+        moved(Path(folder).resolve(), read(folder))
     print("\nupdating from 14 days: half-life, 24 h error of the model as it was, updated, change, drifted, time a row")
     for name, cluster in clusters.items():
         for weights in ("fitted", "equal"):

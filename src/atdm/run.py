@@ -23,10 +23,10 @@ from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.data.holidays import days_of
 from atdm.data.probe import windows_of
-from atdm.errors import RunAborted, UsageError
+from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
-from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.calendar import Calendar
@@ -46,7 +46,7 @@ from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
+from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
@@ -464,6 +464,7 @@ def fit_cluster(
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
+    _check_rows(cluster, plan, rules)
     if state is not None and not REGISTRY[plan.protocol].account:
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
@@ -472,6 +473,20 @@ def fit_cluster(
         else:
             found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
     return replace(found, holidays=holidays, probed=probed, load_kind=load_kind)
+
+
+def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
+    """Name missing readings as the cause where without them there would be rows enough."""
+    rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
+    usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
+    asked = plan.protocol == "blind" and plan.weights == "fitted" and rules.too_short(plan, rows) is not None
+    if cluster.rows_dropped and (asked or usable < parameters + 2):
+        least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
+        raise DataError(
+            f"{usable} usable training rows, {least} are needed for {parameters} parameters: {cluster.rows_dropped} of "
+            f"{rows + cluster.rows_dropped} rows were lost to missing readings; fill longer gaps (fill, --fill), or "
+            "leave out the agents and days that `atdm check` names"
+        )
 
 
 class Window(NamedTuple):

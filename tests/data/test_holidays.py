@@ -27,7 +27,7 @@ def test_from_a_file_and_as_dates(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("15.1.2018\n", "line 1: '15.1.2018' is no date"), ("\n# nothing\n", "no date in it"), (b"\xff\xfe\x00", "as text")],
+    [("15.1.2018\n", "line 1: '15.1.2018' is no date"), ("\n#\n", "no date in it"), (b"\xff\xfe\x00", "as text")],
 )
 def test_a_file_that_is_none_is_refused(tmp_path, content, words):
     path = tmp_path / "days.txt"

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("nats", reason="the nats extra is not installed")
 
-from atdm.data.tables import Format  # noqa: E402
+from atdm.data.format import Format  # noqa: E402
 from atdm.deploy.agent import read_account  # noqa: E402
 from atdm.deploy.aggregator import AggregatorConfig, aggregate, plan_from  # noqa: E402
 from atdm.deploy.enrolment import (  # noqa: E402

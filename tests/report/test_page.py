@@ -75,7 +75,7 @@ def test_the_first_sentence_says_what_was_fitted_how_well_and_what_was_learned(h
     assert "nothing else" in html and "R²" not in lead
 
 
-@pytest.mark.parametrize("r2", [-1263.4, float("nan")])
+@pytest.mark.parametrize("r2", [-1263.4, -0.02])
 def test_no_line_prints_an_absurd_number(simulated: atdm.Fit, r2: float) -> None:
     bad = {"rmse": 99.9, "mape": 431.0, "r2": r2}
     metrics = {part: {"one_step": bad, "free_run": bad} for part in ("train", "test")}
@@ -83,7 +83,7 @@ def test_no_line_prints_an_absurd_number(simulated: atdm.Fit, r2: float) -> None
     console = Console(record=True, width=160, file=StringIO())
     console.print(summary(replace(simulated, metrics=metrics), "title"))
     for text in (re.sub(r"<(script|svg).*?</\1>", "", shown, flags=re.S), console.export_text()):
-        assert not re.search(r"1,?263|431", text)
+        assert not re.search(r"[−-]1,?263|\b431\.", text)
 
 
 def test_a_free_run_that_restarted_often_says_so(simulated: atdm.Fit) -> None:

@@ -60,8 +60,8 @@ def test_update_and_drift_work_from_the_same_file(files, world, tmp_path):
                   record=world.model.record.before(world.start))  # fmt: skip
     cut.save(tmp_path / "model.json")
     words = [tmp_path / "model.json", "--observed", files / "series.csv", "--weather", files / "weather.csv"]
-    assert "τ1 [h]" in run("drift", *words, "--window", "7d", "--every", "4d", "--figure", tmp_path / "drift.svg")
-    assert (tmp_path / "drift.svg").exists()
+    assert "τ1 [h]" in run("drift", *words, "--window", "7d", "--every", "4d", "--page", tmp_path / "drift.html")
+    assert (tmp_path / "drift.html").exists()
     document = json.loads(run("update", *words, "-o", tmp_path / "new.json", "--json"))
     assert document["rows"] == len(world.fit.test) and document["drifted"] is False
     assert atdm.Model.load(tmp_path / "model.json").versions == ()

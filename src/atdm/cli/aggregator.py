@@ -8,6 +8,7 @@ import typer
 
 import atdm
 from atdm.cli.options import (
+    DECLARED,
     FITTED,
     By,
     Declared,
@@ -24,12 +25,14 @@ from atdm.cli.options import (
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, log_line, out, read, show
+from atdm.cli.output import finish, read
+from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
-from atdm.deploy.agent import weather_from
+from atdm.data.format import Format
 from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
+from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
 from atdm.deploy.rehearse import rehearse as rehearsal
 from atdm.deploy.watch import Seeing, parse_end, watch_rows
@@ -60,7 +63,7 @@ def aggregator(
     weather: WeatherOption,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results; rows are released once.")],
     options: Annotated[FitOptions, FITTED.but(weights="equal")],
-    declared: Declared,
+    declared: Annotated[Format, DECLARED.only("timezone", "sort", "delimiter", "decimal")],
     live: Shown,
     start: Annotated[str | None, typer.Option(help="First time stamp; that of the weather if not given.")] = None,
     end: Annotated[str | None, typer.Option(help="Last time stamp; that of the weather if not given.")] = None,

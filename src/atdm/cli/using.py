@@ -7,9 +7,9 @@ import typer
 
 import atdm
 from atdm.cli.options import Holidays, Json, Timezone
-from atdm.cli.output import dumped, out, show
+from atdm.cli.printing import dumped, out, show
 from atdm.data.clock import duration
-from atdm.report.drift_figure import drift_figure
+from atdm.report.drift_page import drift_page
 from atdm.report.flexibility_page import flexibility_files
 from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.probe_files import probe_files, probe_table
@@ -113,7 +113,7 @@ def drift(
     window: Annotated[str, typer.Option(help="Length of a window.")] = "14d",
     every: Annotated[str, typer.Option(help="By how much it is moved.")] = "7d",
     timezone: Timezone = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw it here, e.g. drift.svg; needs atdm[report].")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Draw it as a page here, e.g. drift.html.")] = None,
     as_json: Json = False,
 ) -> None:
     """Whether the cluster still behaves as it did: coefficients by window of released rows."""
@@ -121,8 +121,8 @@ def drift(
         atdm.Model.load(model), read_observed(observed, timezone=timezone), read_future(weather, timezone=timezone),
         window=window, every=every,
     )  # fmt: skip
-    if figure is not None:
-        drift_figure(found, figure)
+    if page is not None:
+        write_file(page, drift_page(found))
     show(found.as_dict()) if as_json else out.print(drift_table(found))
 
 

@@ -20,8 +20,8 @@ import pandas as pd
 
 from atdm.crypto.keys import digest
 from atdm.data.clock import commonest_step
-from atdm.data.tables import Format
-from atdm.deploy.agent import Say, describe_plan, on_signal, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.enrolment import (
     read_aggregator,
     read_roster,
@@ -29,6 +29,7 @@ from atdm.deploy.enrolment import (
 from atdm.deploy.events import Aborted, Company, Feed, Joined, ModelReleased, OnEvent, Planned, unseen
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import Observation, collect_observation
+from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
 from atdm.kernel.design import LAGGED
 from atdm.protocol.aggregator import Aggregator, AggregatorState

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.data.tables import Format
-from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent
 from atdm.deploy.aggregator import Deployed, Rows, check_offered, plan_from
 from atdm.deploy.enrolment import (
     create_agent,
@@ -35,6 +35,7 @@ from atdm.deploy.enrolment import (
 )  # fmt: skip
 from atdm.deploy.events import OnEvent, from_line, unseen
 from atdm.deploy.observe import collect_observation, company_of, observe_plan
+from atdm.deploy.own import weather_from
 from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.design import COEFFICIENTS

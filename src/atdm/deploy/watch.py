@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.aggregator import AggregatorConfig, Conductor, parse_stamp
 from atdm.deploy.enrolment import read_aggregator, read_roster

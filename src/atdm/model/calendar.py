@@ -23,13 +23,27 @@ DAY = pd.Timedelta("24h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """The clock and the kinds of days of a model."""
+    """The clock and the kinds of days of a model.
+
+    Attributes
+    ----------
+    step : pandas.Timedelta
+        Length of one step.
+    timezone : str
+        IANA name of the clock whose midnight starts a day.
+    season : int
+        P: steps of one profile.
+    day_types : {"all days", "weekend", "saturday, sunday"}
+        Which days have a profile of their own.
+    holidays : frozenset of date
+        Local days that count as Sundays.
+    """
 
     step: pd.Timedelta
-    timezone: str  # the clock whose midnight starts a day
-    season: int  # P: steps of one profile
+    timezone: str
+    season: int
     day_types: DayTypes = "all days"
-    holidays: frozenset[date] = frozenset()  # local days that count as Sundays
+    holidays: frozenset[date] = frozenset()
 
     @property
     def period(self) -> int:

@@ -37,10 +37,24 @@ FEWEST_DAYS = 3  # with forecasts, below which nothing is told apart by its stan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    order: int  # M
+    """A kind of model to choose from.
+
+    Attributes
+    ----------
+    order : int
+        M.
+    day_types : {"all days", "weekend", "saturday, sunday"}
+        Which days have a profile of their own.
+    holidays : bool
+        Whether public holidays count as Sundays.
+    refined : bool
+        Whether the coefficients are refined on forecasts of up to 24 h.
+    """
+
+    order: int
     day_types: DayTypes
-    holidays: bool = False  # whether public holidays count as Sundays
-    refined: bool = False  # on its own forecasts of up to 24 h
+    holidays: bool = False
+    refined: bool = False
 
     def calendar(self, base: Calendar, holidays: frozenset[date]) -> Calendar:
         return Calendar(
@@ -63,12 +77,24 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How a candidate's forecasts of 24 h did inside the training rows."""
+    """How a candidate's forecasts of 24 h did inside the training rows.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What was tried.
+    parameters : int
+        How many numbers it has.
+    rmse : float
+        Root mean square error over all steps of all runs [K].
+    by_day : tuple of float
+        Mean square error of the runs of each day [K²].
+    """
 
     candidate: Candidate
     parameters: int
-    rmse: float  # over all steps of all runs                   [K]
-    by_day: tuple[float, ...]  # mean square of the runs of each day [K²]
+    rmse: float
+    by_day: tuple[float, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self.candidate), "parameters": self.parameters, "rmse": self.rmse, "days": len(self.by_day)}
@@ -76,12 +102,26 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """The chosen model, and how the candidates did."""
+    """The chosen model, and how the candidates did.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What was chosen.
+    calendar : Calendar
+        Its step, clock, season and day types.
+    coefficients : Coefficients
+        Estimated on all training rows.
+    scores : tuple of Score
+        Of all candidates, in the order tried; empty where the rows allow no forecasts to choose by.
+    notes : tuple of str
+        What could not be tried, and why.
+    """
 
     candidate: Candidate
     calendar: Calendar
     coefficients: Coefficients
-    scores: tuple[Score, ...]  # in the order tried; empty where the rows allow no forecasts to choose by
+    scores: tuple[Score, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -149,9 +189,7 @@ def candidates(base: Calendar, holidays: frozenset[date], orders: Sequence[int] 
     ]
 
 
-def estimated(
-    candidate: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray, stop: int
-) -> Coefficients:
+def estimated(candidate: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray, stop: int) -> Coefficients:
     """A candidate's coefficients from the rows before `stop`."""
     rows = lagged_rows(inputs.segment, candidate.order, 0, stop)
     found = estimate_physical(inputs, state, candidate.order, calendar, rows=rows)

@@ -35,15 +35,33 @@ LEAST_DAYS = 3  # of new rows, below which nothing is said about drift
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Update:
-    """A model of now, and what the update was worth."""
+    """A model of now, and what the update was worth.
+
+    Attributes
+    ----------
+    model : Model
+        The model of now, with its earlier versions.
+    rows : int
+        New rows.
+    seconds : float
+        What it took [s].
+    expected_rmse : float or None
+        Error 24 h ahead of leave-block-out forecasts of the rows the old model came from [K].
+    old_rmse : dict
+        "1h", "6h", "24h" → error of the old model on the new rows [K].
+    new_rmse : dict
+        The same of models of the rows before each new day [K].
+    drifted : bool or None
+        Whether the old model had drifted; None where there are too few new days to tell.
+    """
 
     model: Model
-    rows: int  # new ones
+    rows: int
     seconds: float
-    expected_rmse: float | None  # 24 h ahead, by leave-block-out forecasts of the rows the old model came from [K]
-    old_rmse: dict[str, float | None]  # "1h", "6h", "24h" → of the old model on the new rows                   [K]
-    new_rmse: dict[str, float | None]  # of models of the rows before each new day, on the same rows            [K]
-    drifted: bool | None  # None where there are too few new days to tell
+    expected_rmse: float | None
+    old_rmse: dict[str, float | None]
+    new_rmse: dict[str, float | None]
+    drifted: bool | None
 
     @property
     def helped(self) -> float | None:
@@ -216,5 +234,3 @@ def _without(inputs: Inputs, state: FloatArray, start: int, stop: int) -> tuple[
     segment[stop:] += 1
     cut = {name: getattr(inputs, name)[keep] for name in ("load", "outdoor", "solar", "phase")}
     return replace(inputs, segment=segment[keep], train=len(keep), **cut), state[keep]
-
-

@@ -56,12 +56,24 @@ MADE: dict[Made, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """An earlier state of a model that was updated, and how far off it was until it was replaced."""
+    """An earlier state of a model that was updated, and how far off it was until it was replaced.
 
-    until: pd.Timestamp  # last row it was estimated on
+    Attributes
+    ----------
+    until : pandas.Timestamp
+        The last row it was estimated on.
+    words : str
+        Which model it was.
+    coefficients : dict
+        By name, as in `Model.as_dict`.
+    rmse : dict
+        "1h", "6h", "24h" → error on rows it had not seen [K].
+    """
+
+    until: pd.Timestamp
     words: str
     coefficients: dict[str, list[float]]
-    rmse: dict[str, float | None]  # horizon such as "24h" → root mean square error on the rows it had not seen [K]
+    rmse: dict[str, float | None]
 
     def as_dict(self) -> dict[str, Any]:
         return {"until": self.until.isoformat(), "words": self.words, "rmse_k": self.rmse, **self.coefficients}

@@ -19,12 +19,24 @@ MEMORY = 3  # rows an origin has before it: the highest order chosen from, so th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """Root mean square error at one horizon; None where no origin has the rows."""
+    """Error at one horizon over all origins, beside persistence.
+
+    Attributes
+    ----------
+    hours : int
+        The horizon [h].
+    origins : int
+        Forecasts that have the rows.
+    rmse : float or None
+        Root mean square error of the model; None where no origin has the rows [K].
+    persistence_rmse : float or None
+        The same of the last temperature kept [K].
+    """
 
     hours: int
     origins: int
-    rmse: float | None  # [K]
-    persistence_rmse: float | None  # the last temperature stays [K]
+    rmse: float | None
+    persistence_rmse: float | None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

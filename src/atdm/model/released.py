@@ -22,16 +22,36 @@ DIGITS = 6  # significant digits kept in a file
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """Rows by time: the aggregate temperature, the load of the whole cluster, and the weather."""
+    """Rows by time: the aggregate temperature, the load of the whole cluster, and the weather.
 
-    time: pd.DatetimeIndex  # UTC, increasing, whole steps apart
-    state: FloatArray  # s: aggregate temperature             [°C]
-    load: FloatArray  # h: heating power of the whole cluster [kW]
-    outdoor: FloatArray  # o: outdoor temperature             [°C]
-    solar: FloatArray  # r: solar irradiance                  [kW/m²]
-    equal: bool = False  # whether s is the plain mean of all homes, or weighted by a fit
-    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()  # experiments on the cluster: from, until
-    cop: Cop | None = None  # where the load is electricity: what a kW heats, by outdoor temperature
+    Attributes
+    ----------
+    time : pandas.DatetimeIndex
+        In UTC, increasing, whole steps apart.
+    state : array of float
+        s: aggregate temperature [°C].
+    load : array of float
+        h: heating power of the whole cluster [kW].
+    outdoor : array of float
+        o: outdoor temperature [°C].
+    solar : array of float
+        r: solar irradiance [kW/m²].
+    equal : bool
+        Whether s is the plain mean of all homes, or weighted by a fit.
+    probed : tuple
+        Experiments on the cluster: from when until when each went on.
+    cop : Cop or None
+        Where the load is electricity: what a kW heats, by outdoor temperature.
+    """
+
+    time: pd.DatetimeIndex
+    state: FloatArray
+    load: FloatArray
+    outdoor: FloatArray
+    solar: FloatArray
+    equal: bool = False
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    cop: Cop | None = None
 
     def __len__(self) -> int:
         return len(self.time)

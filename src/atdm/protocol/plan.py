@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from atdm.crypto.keys import digest
-from atdm.data.clock import zone
+from atdm.data.seconds import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import NonnegativeName, ProtocolName, WeightsName
