@@ -123,9 +123,7 @@ def test_infeasible_comfort_says_by_how_much(world):
 
 def test_a_baseline_outside_comfort_is_said(world):
     cold = pd.Series(0.0, index=world.weather.index)
-    found = atdm.flexibility(
-        world.fit, world.weather, COMFORT, initial=[19.0, 19.0], baseline=cold, power=(0.0, 40.0)
-    )
+    found = atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], baseline=cold, power=(0.0, 40.0))
     assert any("leaves comfort" in note for note in found.notes)
     assert found.cheapest is None and found.saving is None
 
@@ -266,9 +264,7 @@ def test_a_saved_model_gives_the_same_offer(world, offer, tmp_path):
 
 def test_missing_prices_are_refused(world):
     with pytest.raises(atdm.DataError, match="no price at"):
-        atdm.flexibility(
-            world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index[:5])
-        )
+        atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index[:5]))
 
 
 def test_equivalent_storage_follows_the_model(world, offer):

@@ -43,9 +43,7 @@ FINE = 1e-6  # step of a derivative, as a share
 
 Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
                  "unheated", "steady heat"]  # fmt: skip
-WEIGHTED = (
-    "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does"
-)
+WEIGHTED = "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does"
 EQUAL = "plan with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
 LONGER = "use a longer window"
 REMEDY = "plan an experiment with atdm probe and fit its days, or state the steady gain with --assume-gain K_PER_KW"
@@ -203,9 +201,7 @@ def unexplained_share(inputs: Inputs, state: FloatArray, calendar: Calendar) -> 
     return float(left @ left) / spread if spread > 0 else 0.0
 
 
-def _standard_error(
-    c: Coefficients, inputs: Inputs, state: FloatArray, weights: FloatArray, day: int
-) -> float:
+def _standard_error(c: Coefficients, inputs: Inputs, state: FloatArray, weights: FloatArray, day: int) -> float:
     """Of the response to load after a day: Newey–West, carried on by its derivatives by α and β. [K/kW]"""
     regression = Regression.build(c, inputs, state)
     root = np.sqrt(weights)

@@ -610,9 +610,7 @@ def _refuse_infeasible(polytope: Polytope) -> None:
     )
 
 
-def _limits(
-    rows: Released, stop: int, power: tuple[float, float] | None
-) -> tuple[tuple[float, float], list[str]]:
+def _limits(rows: Released, stop: int, power: tuple[float, float] | None) -> tuple[tuple[float, float], list[str]]:
     """Limits of the load on one side of zero."""
     if power is not None:
         low, high = power
