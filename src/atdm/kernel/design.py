@@ -5,7 +5,7 @@ Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -94,8 +94,8 @@ class Inputs:
             The same inputs on these rows.
         """
         part = slice(start, stop)
-        cut = {i.name: getattr(self, i.name)[part] for i in INPUTS}
-        return replace(self, phase=self.phase[part], segment=self.segment[part], train=train, **cut)
+        cut = {f.name: getattr(self, f.name)[part] for f in fields(self) if f.name not in ("period", "train")}
+        return replace(self, train=train, **cut)
 
     def training_part(self) -> "Inputs":
         """The training rows alone; the others are cut off, so that nobody can look."""

@@ -39,6 +39,27 @@ class Coefficients:
     theta: FloatArray
     occupancy: FloatArray
 
+    @classmethod
+    def of(cls, alpha: FloatArray, gains: FloatArray, occupancy: FloatArray) -> "Coefficients":
+        """From what lags of all inputs are multiplied by.
+
+        Parameters
+        ----------
+        alpha : array of float
+            α, M values [-].
+        gains : array of float
+            M + 1 values an input, in the order of INPUTS, each in its own unit [-].
+        occupancy : array of float
+            P values [K].
+
+        Returns
+        -------
+        Coefficients
+            The same numbers by name.
+        """
+        by_input = dict(zip(LAGGED[1:], gains.reshape(len(INPUTS), -1), strict=True))
+        return cls(alpha=alpha, occupancy=occupancy, **by_input)
+
     def parts(self) -> tuple[FloatArray, ...]:
         """α, β, γ, θ and occupancy, in this order."""
         return tuple(getattr(self, name) for name in COEFFICIENTS)
@@ -86,9 +107,8 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
     gains, season = regress(design, filtered)
     if len(season) != period:
         raise ValueError(f"design has {len(season)} season columns, expected {period}")
-    by_input = dict(zip(LAGGED[1:], gains.reshape(-1, design.order + 1), strict=True))
     left = filtered - design.forcing @ gains - season[design.phase]
-    return Coefficients(alpha=alpha, occupancy=season, **by_input), float(left @ left)
+    return Coefficients.of(alpha, gains, season), float(left @ left)
 
 
 def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ import numpy as np
 from atdm.crypto.keys import digest, open_sealed, seal
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
-from atdm.kernel.design import REFERENCE_TEMP, Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, REFERENCE_TEMP, Inputs
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
@@ -124,8 +124,8 @@ def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
 
 
 def coefficient_sizes(plan: Plan) -> list[int]:
-    """Of α, β, γ, θ and occ."""
-    return [plan.order, plan.order + 1, plan.order + 1, plan.order + 1, plan.period]
+    """Of α, what lags of each input are multiplied by, and occ."""
+    return [plan.order, *[plan.order + 1] * len(INPUTS), plan.period]
 
 
 def released_words(
@@ -167,7 +167,7 @@ class Released:
 def unpack_release(plan: Plan, values: FloatArray) -> Released:
     sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan.length)]
     *parts, measured, single, bitmap, rest = np.split(values[:-SALT_WORDS], np.cumsum(sizes))
-    alpha, beta, gamma, theta, occupancy = parts
+    coefficients = Coefficients(**dict(zip(COEFFICIENTS, parts, strict=True)))
     load, state = np.split(rest, 2)
     ridge, rss, residual, iterations, status = single.tolist()
     if not all(np.isfinite(part).all() for part in (*parts, single, rest)) or not 0 <= int(status) < len(STATUSES):
@@ -181,7 +181,7 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
         metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
     return Released(
         estimate=Estimate(
-            coefficients=Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy),
+            coefficients=coefficients,
             state=state, rss=rss, ridge=ridge, solver_residual=residual, iterations=int(iterations),
             status=STATUSES[int(status)], metrics=metrics,
         ),
