@@ -38,15 +38,15 @@ _KEY_FILE = re.compile(rb"atdm-key-1 ([0-9a-f]{64})\n")
 
 def pack(purpose: str, *fields: Field) -> bytes:
     """Unambiguous bytes of a purpose and its fields: type letter, 8-byte little-endian length, content; for each."""
-    return _prefix(purpose) + _packed(fields)
+    return b"".join((_prefix(purpose), *_packed(fields)))
 
 
 @lru_cache(maxsize=256)
 def _prefix(purpose: str) -> bytes:
-    return _packed((_SUITE, purpose))
+    return b"".join(_packed((_SUITE, purpose)))
 
 
-def _packed(fields: tuple[Field, ...]) -> bytes:
+def _packed(fields: tuple[Field, ...]) -> list[bytes]:
     parts: list[bytes] = []
     for field in fields:
         if isinstance(field, bytes):
@@ -58,7 +58,7 @@ def _packed(fields: tuple[Field, ...]) -> bytes:
         else:
             raise UsageError(f"cannot pack a {type(field).__name__}: give bytes, text or an integer")
         parts += (kind, len(content).to_bytes(8, "little"), content)
-    return b"".join(parts)
+    return parts
 
 
 def digest(*fields: Field) -> bytes:

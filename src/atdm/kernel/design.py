@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import qr
+from scipy.linalg.lapack import dgeqp3, dorgqr
 
 from atdm.errors import DataError, UsageError
 
@@ -112,8 +112,11 @@ class Design:
         scaled = forcing / norms
         # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
         within = scaled - seasonal_means(scaled.T, phase, counts).T
-        q, r, pivots = qr(within, mode="economic", pivoting=True, overwrite_a=True, check_finite=False)
-        rank = int((np.abs(np.diag(r)) > DEPENDENT).sum())
+        factored, pivots, scales, _, _ = dgeqp3(within, overwrite_a=True)
+        pivots -= 1  # LAPACK counts from one
+        triangle = np.triu(factored[: len(norms)])
+        q, _, _ = dorgqr(factored, scales, overwrite_a=True)
+        rank = int((np.abs(np.diag(triangle)) > DEPENDENT).sum())
         if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
             names = [f"{v}[t-{m}]" for v in ("load", "outdoor", "solar") for m in range(order + 1)]
             dependent = [names[i] for i in sorted(pivots[rank:])]
@@ -131,7 +134,7 @@ class Design:
             phase=phase,
             counts=counts,
             basis=np.ascontiguousarray(q.T[:rank]),
-            triangle=r,
+            triangle=triangle,
             pivots=pivots,
             norms=norms,
             lagged=rows - np.arange(order + 1)[:, None],

@@ -48,25 +48,26 @@ class Coefficients:
 def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArray) -> tuple[Coefficients, float]:
     """β, γ, θ, occ for a given α and s: least squares of s_t − Σ α_m s_{t−m} on X. Also the residual sum of squares."""
     filtered: FloatArray = lag_filter(alpha) @ state[design.lagged]
-    gains, season = regress(design, filtered)
+    gains, season, left = regress(design, filtered)
     if len(season) != period:
         raise ValueError(f"design has {len(season)} season columns, expected {period}")
     beta, gamma, theta = gains.reshape(3, design.order + 1)
-    left = filtered - design.forcing @ gains - season[design.phase]
     return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=season), float(left @ left)
 
 
-def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least squares of a vector on X: what lags of h, o, r are multiplied by, and the season."""
+def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Least squares of a vector on X: what lags of h, o, r are multiplied by, the season, and what is left."""
     if not design.full_rank:
-        return _minimum_norm(design, values)
+        gains, season = _minimum_norm(design, values)
+        return gains, season, values - design.forcing @ gains - season[design.phase]
     within = values - seasonal_means(values[None], design.phase, design.counts)[0]
     scaled, _ = dtrtrs(design.triangle, design.basis @ within)
     gains = np.empty_like(scaled)
     gains[design.pivots] = scaled
     gains /= design.norms
-    sums = np.bincount(design.phase, values - design.forcing @ gains, design.period)
-    return gains, sums / np.maximum(design.counts, 1)
+    left = values - design.forcing @ gains
+    season = np.bincount(design.phase, left, design.period) / np.maximum(design.counts, 1)
+    return gains, season, left - season[design.phase]
 
 
 def _minimum_norm(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -125,9 +126,10 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
 def evaluate(c: Coefficients, inputs: Inputs, state: FloatArray) -> Metrics:
     """Train and test accuracy, one step ahead and in free run; the free run counts all rows of its part."""
     metrics: Metrics = {}
+    everywhere = c.forcing(inputs, np.arange(len(inputs)))
     for part, start, stop in (("train", 0, inputs.train), ("test", inputs.train, len(inputs))):
         rows = lagged_rows(inputs.segment, c.order, start, stop)
-        forcing = c.forcing(inputs, rows)
+        forcing = everywhere[rows]
         run = _free_run(c, forcing, state[start:stop], rows - start)
         metrics[part] = {
             "one_step": accuracy(_one_step(c, forcing, state, rows), state[rows]),

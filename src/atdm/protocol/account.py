@@ -189,8 +189,10 @@ class Account:
 
     def refuses_company(self, days: Iterable[int], company: bytes) -> str | None:
         """Why these days cannot be summed with this company: a day has one, and within a block they only shrink."""
-        hashed, members = company_hash(company), identities_in(company)
-        wanted = np.array(sorted(days))
+        hashed = company_hash(company)
+        if not self.companies.keys() - {hashed}:
+            return None
+        members, wanted = identities_in(company), np.array(sorted(days))
         if any(self._company(day) not in (b"", hashed) for day in wanted.tolist()):
             return OTHER_COMPANY
         for block in np.unique(wanted // BLOCK).tolist():
@@ -264,7 +266,9 @@ class Account:
 
     def repeatable(self, readings: Readings) -> Readings:
         """Without readings that came in after a fit over their day had begun: with them it would be another fit."""
-        begun = [day for day in days_of(readings.time) if day in self.days and self.days[day].totals]
+        begun = [day for day, known in self.days.items() if known.totals]
+        if not begun:
+            return readings
         late = np.isin(readings.time // DAY, begun) & (positions(self.time, readings.time) < 0)
         return readings.at(np.flatnonzero(~late)) if late.any() else readings
 
@@ -284,9 +288,9 @@ class Account:
         self.book(Settled(days, company, weights, step))
         new = positions(self.time, readings.time) < 0
         if new.any():
-            columns = (readings.temperature[new].astype("<f8"), readings.load[new].astype("<f8"))
-            flags = readings.filled[new].astype(np.uint8)
-            self.book(Sent(readings.time[new].astype("<i8").tobytes(), *(c.tobytes() for c in (*columns, flags))))
+            sent = readings if new.all() else readings.at(np.flatnonzero(new))
+            columns = zip((sent.time, sent.temperature, sent.load, sent.filled), ("<i8", "<f8", "<f8", np.uint8))
+            self.book(Sent(*(column.astype(kind, copy=False).tobytes() for column, kind in columns)))
         return days
 
     def booked(self) -> tuple[AnyBooking, ...]:
@@ -321,19 +325,20 @@ class Account:
         self.questions[booking.question] = times + 1
         if times:
             return
+        total, signs, release = booking.kind in ("open", "total"), booking.kind == "signs", booking.kind == "release"
         for day in self._each(booking.days):
             day.plan = booking.plan
-            day.totals += booking.kind in ("open", "total")
-            day.signs += booking.kind == "signs"
-            if booking.kind == "release":
+            day.totals += total
+            day.signs += signs
+            if release:
                 day.fit = booking.question
 
     def _sent(self, booking: Sent) -> None:
         added = np.frombuffer(booking.time, dtype="<i8").astype(np.int64)
-        order = np.argsort(np.concatenate([self.time, added]), kind="stable")
+        at = np.searchsorted(self.time, added)
 
         def merged(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.concatenate([old, new])[order]
+            return np.insert(old, at, new) if len(old) else new
 
         self.time = merged(self.time, added)  # type: ignore[assignment]
         self.temperature = merged(self.temperature, np.frombuffer(booking.temperature, "<f8"))  # type: ignore[assignment]
@@ -345,12 +350,14 @@ class Account:
         self.shown = self.shown.copy()
         self.shown[positions(self.time, time)] += np.uint8(1)
         if fit:
-            for day in self._each(np.unique(time // DAY).tolist()):
+            for day in self._each(days_of(time)):
                 day.fit = fit
 
     def _each(self, days: Iterable[int]) -> Iterator[Day]:
         for day in days:
-            yield self.days.setdefault(day, Day())
+            if day not in self.days:
+                self.days[day] = Day()
+            yield self.days[day]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

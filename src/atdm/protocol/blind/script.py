@@ -15,11 +15,11 @@ Rule 3: what leaves is on the account before (`_ask`), by the hash of everything
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.crypto.ring import FloatArray
@@ -140,7 +140,7 @@ class BlindPart(Part):
         most = plan.totals_for(self.session.run.owners)
         while not done and scale > 0 and len(span) < most:
             found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
-            p, values = step_values(found, own, self.parts, x, ladder.ridge, scale, agents, plan.clip)
+            p, values = step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
             residual = gap(opened["squares"][0], agents)  # of the span before this total, which is used all the same
@@ -157,7 +157,7 @@ class BlindPart(Part):
             span, self.parts = larger, np.append(self.parts, p)
 
         for _ in range(MOST_SIGNS):
-            span = replace(span, ridge=ladder.ridge)
+            span = span.with_ridge(ladder.ridge)
             found = self._once(look, span, plan.tolerance, ladder.rungs())
             values = signs_values(found, own, self.parts, ladder.ridge, agents)
             opened = yield Ask("signs", signs_layout(agents, ladder.moves), values, "signs")
@@ -363,5 +363,6 @@ class BlindPart(Part):
 
 
 def add(span: Span, opened: Opened, ridge: float) -> Span | None:
-    larger = span.add(opened["total"], float(opened["one"][0]), opened["gram"])
-    return replace(larger, ridge=ridge) if np.linalg.cond(larger.gram) <= ILL_CONDITIONED else None
+    larger = span.with_ridge(ridge).add(opened["total"], float(opened["one"][0]), opened["gram"])
+    smallest, *_, largest = dsyev(larger.gram, compute_v=0)[0].tolist()
+    return larger if largest <= ILL_CONDITIONED * smallest else None
