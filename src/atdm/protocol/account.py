@@ -12,7 +12,7 @@ Rule 3: it refuses with fixed texts: no number in them comes from readings.
 Each rule with the attack it answers: docs/spec.md §6.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -325,13 +325,15 @@ class Account:
         self.questions[booking.question] = times + 1
         if times:
             return
-        total, signs, release = booking.kind in ("open", "total"), booking.kind == "signs", booking.kind == "release"
+        plan, kind = booking.plan, booking.kind
         for day in self._each(booking.days):
-            day.plan = booking.plan
-            day.totals += total
-            day.signs += signs
-            if release:
+            day.plan = plan
+            if kind == "signs":
+                day.signs += 1
+            elif kind == "release":
                 day.fit = booking.question
+            else:
+                day.totals += 1
 
     def _sent(self, booking: Sent) -> None:
         added = np.frombuffer(booking.time, dtype="<i8").astype(np.int64)
@@ -353,11 +355,11 @@ class Account:
             for day in self._each(days_of(time)):
                 day.fit = fit
 
-    def _each(self, days: Iterable[int]) -> Iterator[Day]:
+    def _each(self, days: Sequence[int]) -> list[Day]:
         for day in days:
             if day not in self.days:
                 self.days[day] = Day()
-            yield self.days[day]
+        return [self.days[day] for day in days]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

@@ -71,7 +71,7 @@ def step_values(
     values = {
         "total": p * own.x,
         "one": np.array([p]),
-        "gram": p * np.append(q, p),
+        "gram": p * np.array([*q.tolist(), p]),
         "squares": _squares(relative, raw / scale, agents=agents),
         "negative": (found.trials @ q < 0).astype(float),
     }

@@ -108,11 +108,12 @@ def verify(
 
 def _close(mine: FloatArray, theirs: FloatArray, within: float = VERIFY) -> bool:
     """Norm-wise; numbers that do not exist (R² of a constant series) must be missing on both sides."""
-    known = ~np.isnan(mine)
-    if (known == np.isnan(theirs)).any():
-        return False
-    apart, size = (mine - theirs)[known], mine[known]
-    return bool(apart @ apart <= within**2 * (size @ size))
+    apart, known = mine - theirs, ~np.isnan(mine)
+    if not known.all():
+        if (known == np.isnan(theirs)).any():
+            return False
+        apart, mine = apart[known], mine[known]
+    return bool(apart @ apart <= within**2 * (mine @ mine))
 
 
 def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
