@@ -137,6 +137,12 @@ def days_of(time: IntArray) -> tuple[int, ...]:
     return tuple(day[np.diff(day, prepend=day[:1] - 1) != 0].tolist())
 
 
+@lru_cache(maxsize=4)
+def _stamps(time: bytes) -> IntArray:
+    """Agents of one process mostly send the same ones: they are kept once."""
+    return np.frombuffer(time, dtype="<i8").astype(np.int64, copy=False)
+
+
 @lru_cache(maxsize=16)
 def company_hash(identities: bytes) -> bytes:
     return digest("company", identities)
@@ -318,7 +324,7 @@ class Account:
         elif isinstance(booking, Sent):
             self._sent(booking)
         else:
-            self._shown(np.frombuffer(booking.time, dtype="<i8").astype(np.int64), booking.fit)
+            self._shown(_stamps(booking.time), booking.fit)
 
     def _answered(self, booking: Answered) -> None:
         times = self.questions.get(booking.question, 0)
@@ -336,7 +342,7 @@ class Account:
                 day.totals += 1
 
     def _sent(self, booking: Sent) -> None:
-        added = np.frombuffer(booking.time, dtype="<i8").astype(np.int64)
+        added = _stamps(booking.time)
         at = np.searchsorted(self.time, added)
 
         def merged(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -60,7 +60,8 @@ class Own:
         beside a midnight at which the company changed."""
         rows, rules, account = run.rows(), self.rules, self.memory.account
         at = positions(self.readings.time, rows)
-        own = usable(self.readings.at(at[at >= 0]))
+        there = at[at >= 0]
+        own = usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))
         quantum = self.memory.quantum if rules.quantum is None else rules.quantum
         readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
         far = ~account.beside_a_change(readings.time, run.company)

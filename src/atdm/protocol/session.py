@@ -158,14 +158,14 @@ def agree(announce: Announce, roster: Roster, keys: Keys) -> Run:
 class Session:
     """One agent's secrets of one run."""
 
-    __slots__ = ("run", "index", "seed", "neighbours", "_exchange", "_pairs", "_masks", "_receipts")
+    __slots__ = ("run", "index", "seed", "neighbours", "_exchange", "_config", "_pairs", "_masks", "_receipts")
 
     def __init__(self, run: Run, index: int, exchange: ExchangeKey, seed: bytes) -> None:
         own = run.keys.exchange[32 * index : 32 * index + 32]
         if own != exchange.public:
             raise PeerError("this agent's own key is missing or altered in the run's keys: refused")
         self.run, self.index, self.seed = run, index, seed
-        self._exchange = exchange
+        self._exchange, self._config = exchange, run.announced.hash()
         self._pairs: dict[int, bytes] = {}
         self._receipts: dict[tuple[int, int], Tagger] = {}
         self.neighbours = run.graph().neighbours(index)
@@ -193,7 +193,7 @@ class Session:
             run_id=run.id,
             ids=(run.members[self.index].identity, run.members[peer].identity),
             roster=run.company_hash,
-            config=run.announced.hash(),
+            config=self._config,
         )
 
     def forget_pairs(self) -> None:

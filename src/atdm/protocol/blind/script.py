@@ -130,6 +130,7 @@ class BlindPart(Part):
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
+        del readings  # they are on the account; a process may hold ten thousand agents
         opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "open")
         span, inputs = self._once(self._public, opened)
         own = OwnSeries.build(x, span.design)
@@ -173,11 +174,11 @@ class BlindPart(Part):
         else:
             sealed = yield from self._unsealed(span)
         estimate = self._once(verify, sealed, found.descent, span, inputs, plan, residual, reached, agents)
-        words = released_words(sealed, plan, self.kept, inputs.load, estimate.state)
         self._weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
-        yield Ask("release", RELEASE, {"words": words}, "release")
+        words = {"words": released_words(sealed, plan, self.kept, inputs.load, estimate.state)}
+        yield Ask("release", RELEASE, words, "release")
 
     # Before the first reading leaves
 
@@ -185,7 +186,7 @@ class BlindPart(Part):
         """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
-        self.kept = rows[missing == 0]
+        self.kept = rows[missing == 0] if missing.any() else rows
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
@@ -280,7 +281,9 @@ class BlindPart(Part):
 
     def _go_on(self, opened: Opened) -> list[Message]:
         try:
-            return self._ask(self._script.send(opened))
+            ask = self._script.send(opened)
+            opened.clear()  # used up, and not to be kept until the next message comes
+            return self._ask(ask)
         except PeerError as error:  # the total was accepted: what follows from it cannot be ignored
             raise RunAborted(str(error)) from None
         except (DataError, np.linalg.LinAlgError):
@@ -305,8 +308,9 @@ class BlindPart(Part):
         if ask.kind is not None:
             self._book(ask.phase, ask.kind)
         if ask.phase == "release":
-            return self._release(ask.values["words"])
+            return self._release(ask.values.pop("words"))
         words = self._veil.wrap(ask.phase, ask.layout, ask.values)
+        ask.values.clear()  # as above
         return [Masked(run=self.session.run.id, step=self.step, phase=ask.phase, words=words)]
 
     def _release(self, released: FloatArray) -> list[Message]:
