@@ -26,11 +26,12 @@ bench: .venv/dev.stamp
 	$(BIN)/atdm bench
 
 docs: .venv/dev.stamp
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/flow_figure.py
 	$(BIN)/python tools/state_diagrams.py
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python tools/import_graph.py
+	rm -rf docs/generated  # pages of names that are gone would be built too
+	$(BIN)/sphinx-build -W --keep-going -q -d out/doctrees docs out/site
 
 # The report's tests use a chromium that is there; this tries to install Debian's where it is not.
 browser:
@@ -48,4 +49,4 @@ browser:
 	touch $@ .venv/demo.stamp
 
 clean:
-	rm -rf .venv out dist
+	rm -rf .venv out dist docs/generated

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 
 import atdm
 from atdm import cli
@@ -173,7 +172,25 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield (*words, name), command
 
 
-COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+class Everything:
+    commands = {name: cli.load(name) for name in cli.FILES}
+
+
+COMMANDS = dict(commands(Everything))
+
+
+@pytest.mark.parametrize("name", cli.FILES)
+def test_the_line_of_a_command_in_the_help_is_how_its_own_help_begins(name):
+    assert cli.load(name).help.startswith(cli.FILES[name][1])
+
+
+def test_the_help_needs_none_of_the_libraries_behind_the_commands():
+    program = (
+        "import sys\nfrom atdm.cli import main\nsys.argv = ['atdm', '--help']\n"
+        "try: main()\nexcept SystemExit: print(sorted({'numpy', 'pandas', 'scipy', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -223,13 +240,13 @@ def observe(monkeypatch, capsys, model, *words) -> tuple[int, str, str]:
 
 
 def test_observe_asks_for_nothing_it_could_not_write_down(monkeypatch, capsys, model):
-    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    monkeypatch.setattr("atdm.cli.aggregator.watch_rows", lambda *_: pytest.fail("rows were asked for"))
     code, _, err = observe(monkeypatch, capsys, model, "-o", model.parent)
     assert code == 2 and "cannot write" in err and not list(model.parent.glob("*.partial"))
 
 
 def test_observe_asks_for_nothing_beside_a_table_that_it_cannot_read(monkeypatch, capsys, model):
-    monkeypatch.setattr(cli, "observe_rows", lambda *_: pytest.fail("rows were asked for"))
+    monkeypatch.setattr("atdm.cli.aggregator.watch_rows", lambda *_: pytest.fail("rows were asked for"))
     target = model.with_name("observed.csv")
     target.write_text("time,load_kw\n2024-01-01T00:00Z,1.0\n")
     code, _, err = observe(monkeypatch, capsys, model)
@@ -239,7 +256,7 @@ def test_observe_asks_for_nothing_beside_a_table_that_it_cannot_read(monkeypatch
 
 def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
     seen = []
-    monkeypatch.setattr(cli, "observe_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
+    monkeypatch.setattr("atdm.cli.aggregator.watch_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
     row = "time,aggregate_temp_c,load_kw,agents\n2024-01-01T00:00Z,19.0,1.0,12\n"
     model.with_name("observed.csv").write_text(row)
     assert observe(monkeypatch, capsys, model, "--weights", "equal", "--patience", "2h")[0] == 0
@@ -253,11 +270,11 @@ def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys
     table = pd.DataFrame({"aggregate_temp_c": [19.0, 19.1], "load_kw": [1.0, 2.0]}, index=time)
     target = model.with_name("observed.csv")
 
-    def observe_rows(post, model, say, keep, seeing):
+    def watch_rows(post, model, say, keep, seeing):
         target.mkdir()
         keep(atdm.Observation(table=table, asked=2, ledger=[], out={}))
 
-    monkeypatch.setattr(cli, "observe_rows", observe_rows)
+    monkeypatch.setattr("atdm.cli.aggregator.watch_rows", watch_rows)
     code, out, err = observe(monkeypatch, capsys, model)
     assert code and "observed.csv" in err
     assert [row["aggregate_temp_c"] for row in json.loads(out)["rows"]] == [19.0, 19.1]
@@ -270,7 +287,7 @@ def test_without_arguments_the_help_is_shown(monkeypatch, capsys):
 
 
 def test_no_fit_is_begun_that_could_not_be_written(monkeypatch, capsys, files):
-    monkeypatch.setattr(cli.atdm, "fit", lambda *_, **__: pytest.fail("a fit was begun"))
+    monkeypatch.setattr("atdm.cli.fitting.fit_cluster", lambda *_, **__: pytest.fail("a fit was begun"))
     code, _, err = run(monkeypatch, capsys, "fit", *files, "-o", files[1])
     assert code == 2 and "it is a file" in err
 

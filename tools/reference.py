@@ -1,12 +1,13 @@
-"""Write the reference pages from the code itself: docs/cli.md from the commands, docs/api.md from the docstrings.
+"""Write docs/cli.md from the commands themselves.
 
-    python tools/reference.py            writes the pages
-    python tools/reference.py --check    exits with 1 if they are not current
+    python tools/reference.py            writes the page
+    python tools/reference.py --check    exits with 1 if it is not current
+
+The Python reference needs no tool: Sphinx makes it from the docstrings (docs/api.md).
 """
 
-import dataclasses
+import importlib
 import inspect
-import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
@@ -16,10 +17,9 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
-import atdm
-from atdm.cli import app
+from atdm.cli import FILES, app
 
-DOCS = Path(__file__).parent.parent / "docs"
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
 
 def cli_page() -> str:
@@ -27,19 +27,24 @@ def cli_page() -> str:
              "Written from the commands themselves by `tools/reference.py`. "
              "Exit codes: [exit-codes.md](exit-codes.md).", "",
              "```", "atdm [--version] [--log-level LEVEL] COMMAND …", "```", ""]  # fmt: skip
-    for name, callback in sorted(commands(app)):
+    for name, callback in sorted(commands()):
         lines += list(_command(name, callback))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def commands(group: typer.Typer, prefix: str = "atdm") -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Any]]:
     """Every command with the function behind it, sub-commands included."""
+    for file in dict.fromkeys(file for file, _ in FILES.values()):
+        yield from _of_group(importlib.import_module(f"atdm.cli.{file}").app)
+
+
+def _of_group(group: typer.Typer, prefix: str = "atdm") -> Iterator[tuple[str, Any]]:
     for info in group.registered_commands:
         if not info.hidden and info.callback is not None:
             yield f"{prefix} {info.name or info.callback.__name__.replace('_', '-')}", info.callback
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            yield from commands(inner.typer_instance, f"{prefix} {inner.name or inner.typer_instance.info.name}")
+            yield from _of_group(inner.typer_instance, f"{prefix} {inner.name or inner.typer_instance.info.name}")
 
 
 def _command(name: str, callback: Any) -> Iterator[str]:
@@ -104,79 +109,16 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def api_page() -> str:
-    lines = ["# Python", "", "Written from the docstrings by `tools/reference.py`.", ""]
-    for name in sorted(atdm.__all__, key=str.lower):
-        lines += list(_entry(name, getattr(atdm, name)))
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _entry(name: str, thing: Any) -> Iterator[str]:
-    yield from (f"## atdm.{name}", "")
-    if inspect.isclass(thing) and issubclass(thing, BaseException):
-        yield from (_doc(thing), "", f"Exit code {getattr(thing, 'exit_code', 1)}.", "")
-    elif inspect.isclass(thing):
-        yield from _class(thing)
-    elif callable(thing):
-        yield from ("```python", f"atdm.{name}{_signature(thing)}", "```", "", "```text", _doc(thing), "```", "")
-
-
-def _class(thing: type) -> Iterator[str]:
-    yield from ("```text", _doc(thing), "```", "")
-    if dataclasses.is_dataclass(thing):
-        yield from ("| field | type |", "|---|---|")
-        yield from (f"| `{f.name}` | `{_cell(_type(f.type))}` |" for f in dataclasses.fields(thing))
-        yield ""
-    for key, member in vars(thing).items():
-        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if key.startswith("_") or not (inspect.isfunction(function) or isinstance(member, property)):
-            continue
-        if isinstance(member, property):
-            if inspect.getdoc(member):
-                yield from (f"`.{key}`: {_cell(_doc(member))}", "")
-            continue
-        yield from ("```python", f".{key}{_signature(function)}", "```", "", "```text", _doc(function), "```", "")
-
-
 def _doc(thing: Any) -> str:
     return inspect.getdoc(thing) or ""
 
 
-def _type(annotation: Any) -> str:
-    return _short(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
-
-
-def _signature(function: Any) -> str:
-    return _short(str(inspect.signature(function)))
-
-
-SHORT = {"pandas.": "pd.", "collections.abc.": "", "typing.": "", "atdm.run.": "", "atdm.model.": "", "'": '"'}
-
-
-def _short(text: str) -> str:
-    text = re.sub(r"numpy\.ndarray\[tuple\[typing\.Any, \.\.\.\], numpy\.dtype\[numpy\.(\w+?)(\d*)\]\]", _array, text)
-    for long, short in SHORT.items():
-        text = text.replace(long, short)
-    return text
-
-
-def _array(match: re.Match[str]) -> str:
-    return {"float": "FloatArray", "int": "IntArray"}.get(match[1], "Array")
-
-
-def pages() -> dict[str, str]:
-    return {"cli.md": cli_page(), "api.md": api_page()}
-
-
 def main() -> None:
-    stale = [name for name, page in pages().items()
-             if not (DOCS / name).exists() or (DOCS / name).read_text(encoding="utf-8") != page]  # fmt: skip
-    if "--check" in sys.argv[1:]:
-        if stale:
-            sys.exit(f"docs/{', docs/'.join(stale)}: not current: run python tools/reference.py")
-        return
-    for name, page in pages().items():
-        (DOCS / name).write_text(page, encoding="utf-8")
+    page = cli_page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
+        sys.exit("docs/cli.md: not current: run python tools/reference.py")
 
 
 if __name__ == "__main__":

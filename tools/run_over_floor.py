@@ -17,12 +17,12 @@ from typing import Any
 from atdm.data import Cluster, read_cluster
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
+from atdm.lab.bench import TIMES, measured, options_for, synthetic
 from atdm.protocol.blind import direction, script, veil
-from atdm.protocol.part import Own
+from atdm.protocol.part import AgentContext
 from atdm.protocol.session import Session
 from atdm.protocol.sums import Layout
 from atdm.run import fit
-from atdm.use.bench import TIMES, measured, options_for, synthetic
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another
     "masks": ((Session, "mask"),),
@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another
     "own words of a step": ((script, "step_values"), (script, "signs_values")),
     "verifying the release": ((script, "verify"),),
     "words and hash of the release": ((script, "released_words"), (script, "vouched")),
-    "own readings as they are sent": ((Own, "sendable"),),
+    "own readings as they are sent": ((AgentContext, "sendable"),),
     "settling days, booking": ((script.BlindPart, "_settle"), (script.BlindPart, "_book")),
 }
 

@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from atdm.protocol.agent import Agent
-from atdm.protocol.agent import State as AgentState
-from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.aggregator import State as AggregatorState
+from atdm.protocol.agent import Agent, AgentState
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Phase as CollectPhase
 from atdm.protocol.messages import Announce
 

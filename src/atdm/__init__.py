@@ -1,22 +1,56 @@
 """Aggregate thermal dynamic model of a building cluster, learned without seeing any building's data."""
 
-from atdm.attacks.score import Finding
-from atdm.audit import audit
-from atdm.data import Cluster, load_sample, read_cluster
-from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
-from atdm.kernel.diagnostics import diagnose
-from atdm.model import Model
-from atdm.observe import Observation, observe
-from atdm.protocol.rules import Rules
-from atdm.run import Cost, Fit, fit
-from atdm.use.flexibility import flexibility
-from atdm.use.forecast import forecast
-from atdm.use.select import select
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from atdm.errors import AtdmError, DataError, NotConverged, PeerError, RunAborted, UsageError
+
+if TYPE_CHECKING:
+    from atdm import report
+    from atdm.data import Cluster, load_sample, read_cluster
+    from atdm.deploy.observe import Observation, observe
+    from atdm.lab.attacks.score import Finding
+    from atdm.lab.audit import audit
+    from atdm.lab.compare import compare
+    from atdm.model.diagnostics import Diagnostics, diagnose
+    from atdm.model.fitted import Model
+    from atdm.protocol.rules import Rules
+    from atdm.run import Cost, Fit, fit
+    from atdm.use.flexibility import Flexibility, flexibility
+    from atdm.use.forecast import Forecast, forecast
+    from atdm.use.select import Selection, select
 
 __version__ = "0.1.0"
 
+# Public names and where they live. They are imported when first used: an agent that waits needs few of them.
+_PLACES = {
+    "Cluster": "data", "load_sample": "data", "read_cluster": "data",
+    "Observation": "deploy.observe", "observe": "deploy.observe",
+    "Finding": "lab.attacks.score", "audit": "lab.audit", "compare": "lab.compare",
+    "Diagnostics": "model.diagnostics", "diagnose": "model.diagnostics", "Model": "model.fitted",
+    "Rules": "protocol.rules",
+    "report": "report",
+    "Cost": "run", "Fit": "run", "fit": "run",
+    "Flexibility": "use.flexibility", "flexibility": "use.flexibility",
+    "Forecast": "use.forecast", "forecast": "use.forecast",
+    "Selection": "use.select", "select": "use.select",
+}  # fmt: skip
+
 __all__ = [
-    "AtdmError", "Cluster", "Cost", "DataError", "Finding", "Fit", "Model", "Observation", "PeerError", "Rules",
-    "RunAborted", "UsageError", "audit", "diagnose", "fit", "flexibility", "forecast", "load_sample", "observe",
-    "read_cluster", "select",
+    "AtdmError", "Cluster", "Cost", "DataError", "Diagnostics", "Finding", "Fit", "Flexibility", "Forecast", "Model",
+    "NotConverged", "Observation", "PeerError", "Rules", "RunAborted", "Selection", "UsageError", "audit", "compare",
+    "diagnose", "fit", "flexibility", "forecast", "load_sample", "observe", "read_cluster", "report", "select",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'atdm' has no attribute {name!r}")
+    module = import_module(f"atdm.{_PLACES[name]}")
+    found = module if name == "report" else getattr(module, name)  # a room that is public as it is
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

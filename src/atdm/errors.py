@@ -26,3 +26,7 @@ class PeerError(AtdmError):
 
 class RunAborted(AtdmError):
     """The run ended without a result; nothing was released."""
+
+
+class NotConverged(AtdmError):
+    """The run ended with a result that is not to be relied on."""

@@ -1,102 +1,159 @@
 """Where data, roles and transport meet: one page from a cluster to a fit.
 
-    plan the run → enrol the agents → carry messages until the aggregator is done → collect what it learned
+plan the run → enrol the agents → carry messages until the aggregator is done → collect what it learned
 """
 
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from threadpoolctl import threadpool_limits
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.errors import RunAborted, UsageError
+from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
-from atdm.kernel.design import FloatArray, Inputs, IntArray, parameter_count
-from atdm.kernel.diagnostics import Diagnostics, diagnose
+from atdm.kernel.design import Inputs, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
-from atdm.model import Model, Origin
+from atdm.model.diagnostics import Diagnostics, diagnose
+from atdm.model.fitted import Model, Origin
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
+from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import (
-    PROTOCOLS,
-    WEIGHTS,
-    AnyPlan,
-    Collect,
-    MaskName,
-    Plan,
-    ProtocolName,
-    WeightsName,
-    check_plan,
-)  # fmt: skip
+from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
+from atdm.types import FloatArray, IntArray
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run took. Bytes and seconds per agent are medians without the leader, who also seals the group secret and
-    the numbers to be released; what agents of one process share (`enrol`) is apart."""
+    """What a run took.
 
-    rounds: int = 0  # messages an agent sends
-    sums: int = 0  # N-vector totals opened for the estimation; load, indicators, scalars and release apart
+    Bytes and seconds per agent are medians without the leader, who also seals the group secret and the numbers to be
+    released. What agents of one process share is not counted for any of them.
+
+    Attributes
+    ----------
+    rounds : int, default 0
+        Messages an agent sends.
+    sums : int, default 0
+        N-vector totals opened for the estimation; load, indicators, scalars and release are counted apart.
+    bytes_up_per_agent : int, default 0
+        What an agent sends [bytes].
+    bytes_down_per_agent : int, default 0
+        What an agent is sent [bytes].
+    seconds_per_agent : float or None
+        Time of one agent; None where it is unknown [s].
+    seconds_aggregator : float, default 0.0
+        Time of the aggregator [s].
+    setup_seconds : float, default 0.0
+        Time for keys and masks [s].
+    seconds : float, default 0.0
+        Time of the run without them [s].
+    """
+
+    rounds: int = 0
+    sums: int = 0
     bytes_up_per_agent: int = 0
     bytes_down_per_agent: int = 0
     seconds_per_agent: float | None = None
     seconds_aggregator: float = 0.0
-    setup_seconds: float = 0.0  # keys and masks
-    seconds: float = 0.0  # the run without them
+    setup_seconds: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """A fitted model, how well it fits, who learned what, and what it cost."""
+    """A fitted model, how well it fits, who learned what, and what it cost.
+
+    Attributes
+    ----------
+    protocol : str
+        "blind", "moments", "paper" or "plain".
+    weighting : {"fitted", "equal"}
+        How the aggregate temperature is weighted.
+    agents : int
+        Agents in the run.
+    model : Model
+        Eq. (2) as estimated.
+    weights : pandas.Series or None
+        ξ by agent [-]. A simulation owns all agents; a deployed aggregator has none of them.
+    iterations : int
+        Iterations of the descent.
+    status : Status
+        How the estimation ended.
+    ridge : float
+        λ used; 0 with equal weights, where it plays no part [K²].
+    rss : float
+        Residual sum of squares of Eq. (2) over the training rows [K²].
+    state : pandas.Series
+        Aggregate temperature over the released rows [°C].
+    load : pandas.Series
+        Load of the whole cluster over the released rows [kW].
+    metrics : dict
+        "train" or "test" → "one_step" or "free_run" → "rmse" [K], "mape" [%], "r2" [-].
+    ledger : list of dict
+        Who learned what: party, what, shape, times.
+    cost : Cost
+        What the run took.
+    inputs : Inputs
+        The model's inputs on the released rows.
+    solver_residual : float, default 0.0
+        Relative residual at which the search for weights stopped; 0 where there was none [-].
+    notes : tuple of str
+        What the person should know about this fit.
+    out : dict
+        Agent that stayed out of the run → why.
+    transcript : dict
+        Party → what it saw, where `transcript=True` asked for it.
+    """
 
     protocol: str
-    weighting: WeightsName  # how the aggregate temperature is weighted
+    weighting: WeightsName
     agents: int
     model: Model
-    weights: pd.Series | None  # ξ by agent; a simulation owns all agents, a deployed aggregator has none
+    weights: pd.Series | None
     iterations: int
     status: Status
-    ridge: float  # λ used; 0 with equal weights, where it plays no part
-    rss: float  # residual sum of squares of Eq. (2) over the training rows  [K²]
-    state: pd.Series  # aggregate temperature over the released rows         [°C]
-    load: pd.Series  # load of the whole cluster over the released rows      [kW]
+    ridge: float
+    rss: float
+    state: pd.Series
+    load: pd.Series
     metrics: Metrics
-    ledger: list[dict[str, Any]]  # party, what, shape, times
+    ledger: list[dict[str, Any]]
     cost: Cost
-    inputs: Inputs  # the model's inputs on the released rows
+    inputs: Inputs
     solver_residual: float = 0.0
     notes: tuple[str, ...] = ()
-    out: dict[str, str] = field(default_factory=dict)  # who stayed out of the run, and why
-    transcript: dict[str, list[Seen]] = field(default_factory=dict)  # what each party saw, when asked for
+    out: dict[str, str] = field(default_factory=dict)
+    transcript: dict[str, list[Seen]] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
+        """Whether the estimation reached its tolerance."""
         return self.status is Status.CONVERGED
 
     @property
@@ -112,10 +169,12 @@ class Fit:
 
     @property
     def train(self) -> pd.Series:
+        """The aggregate temperature on the training rows [°C]."""
         return self.state.iloc[: self.inputs.train]
 
     @property
     def test(self) -> pd.Series:
+        """The aggregate temperature on the test rows [°C]."""
         return self.state.iloc[self.inputs.train :]
 
     def series(self) -> pd.DataFrame:
@@ -167,7 +226,6 @@ def fit(
     solver_tolerance: float = 0.03,
     dither: float = 0.1,
     progress: bool = False,
-    masks: MaskName = "ring",
     minimum_norm: bool = False,
     rules: Rules | None = None,
     transcript: bool = False,
@@ -175,90 +233,131 @@ def fit(
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
-    protocol: "blind" (the aggregator learns h, s and the model), "moments", "paper" or "plain": docs/protocols.md.
-    order: M; ridge: λ; season: length of the occupants' period; train: share of the rows for training.
-    weights: "fitted" (the paper's, found by the agents) or "equal" (the mean, with a stronger claim; plain and blind).
-    nonnegative: "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False neither.
-    dither: width of the agents' secret dither in sensor quanta (blind); rules: the agents' other limits.
-    transcript: keep what every party saw (fit.transcript), for an audit.
-    state: a folder in which the agents keep their keys and their accounts; without it they forget every fit.
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    protocol : {"blind", "moments", "paper", "plain"}, default "blind"
+        Who learns what: docs/protocols.md. Under "blind" the aggregator learns load, aggregate temperature and model.
+    order : int, default 2
+        M: how many past steps Eq. (2) looks back.
+    ridge : float, default 100.0
+        λ: weight of the penalty on unequal weights in Eq. (3); no part with equal weights [K²].
+    season : str, default "24h"
+        Length of the occupants' period; "blind" with fitted weights takes 24 h only.
+    nonnegative : {"ridge", "exact", False}, default "ridge"
+        "ridge" raises λ until no weight is negative, "exact" imposes ξ ≥ 0 (plain, moments), False does neither.
+    weights : {"fitted", "equal"}, default "fitted"
+        "fitted": the paper's weights, found by the agents. "equal": the mean of all agents, with a stronger claim
+        (plain, blind).
+    tolerance : float, default 1e-12
+        The descent stops when min(f1 − f2, (f1 − f2)/f2) is below it [-].
+    train : float, default 0.75
+        Share of the rows for training; the rest is the test part [-].
+    solver_tolerance : float, default 0.03
+        Relative residual of the weights at which "blind" stops asking for further totals [-].
+    dither : float, default 0.1
+        Width of the agents' secret dither ("blind") [sensor quanta].
+    progress : bool, default False
+        Show a line with what is being done.
+    minimum_norm : bool, default False
+        Take the smallest of all solutions where the data cannot tell coefficients apart, instead of refusing
+        (plain, moments, paper, and equal weights).
+    rules : Rules, optional
+        The agents' own limits; by default those of `Rules`.
+    transcript : bool, default False
+        Keep what every party saw in `Fit.transcript`, for an audit.
+    state : str or Path, optional
+        Folder in which the agents keep keys and accounts; without it they forget every fit.
+
+    Returns
+    -------
+    Fit
+        The model, how well it fits, who learned what, and what it cost.
+
+    Raises
+    ------
+    UsageError
+        Options that do not go together, or too few agents for the protocol.
+    DataError
+        The data do not determine the model.
+    RunAborted
+        The run ended without a result; nothing was released.
+
+    Examples
+    --------
+    >>> import atdm
+    >>> fit = atdm.fit(atdm.load_sample(), protocol="plain")
+    >>> round(fit.metrics["test"]["free_run"]["r2"], 2)
+    0.88
     """
-    own = replace(Rules() if rules is None else rules, dither=dither)
-    plan = make_plan(
-        cluster, protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
-        tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, masks=masks, minimum_norm=minimum_norm,
-        rules=own,
+    options = fit_options(
+        protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
+        tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
-    check_agents(len(cluster.agents), protocol, own, weights)
-    if state is not None and protocol != "blind":
-        raise UsageError(f"a state folder is for agents of blind, {protocol} keeps nothing between fits: leave it out")
-    with progress_line(progress, protocol, len(cluster.agents)) as report, one_blas_thread():
-        if protocol == "plain":
-            return _fit_plain(cluster, plan)
-        return simulate(cluster, plan, own, transcript=transcript, report=report, state=state)
+    own = replace(Rules() if rules is None else rules, dither=dither)
+    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state)
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Matrices here are small: more threads of BLAS only wait for each other, up to ten times as long."""
-    return cast(AbstractContextManager[object], threadpool_limits(limits=1, user_api="blas"))
-
-
-def make_plan(cluster: Cluster, protocol: ProtocolName, **options: Any) -> Plan:
-    """The public parameters of a run over all rows of a cluster; options as in `plan_over`."""
-    ends = cluster.time[0], cluster.time[-1]
-    return plan_over(*ends, cluster.step, cluster.timezone, weather_of(cluster), protocol, **options)
-
-
-def plan_over(
-    start: pd.Timestamp,
-    end: pd.Timestamp,
-    step: pd.Timedelta,
-    timezone: str,
-    weather: Weather,
-    protocol: ProtocolName,
-    *,
-    order: int = 2,
-    ridge: float = 100.0,
-    season: str = "24h",
-    nonnegative: Nonnegative = "ridge",
-    weights: WeightsName = "fitted",
-    tolerance: float = 1e-12,
-    train: float = 0.75,
-    solver_tolerance: float = 0.03,
-    masks: MaskName = "ring",
-    minimum_norm: bool = False,
+def fit_cluster(
+    cluster: Cluster,
+    options: FitOptions,
     rules: Rules | None = None,
-) -> Plan:
-    """The public parameters of a run over a window, both ends included; rules: limits that the agents are known to
-    have, where they are not the usual ones."""
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"protocol {protocol!r}: choose one of {', '.join(PROTOCOLS)}")
-    if weights not in WEIGHTS:
-        raise UsageError(f"weights {weights!r}: choose {' or '.join(map(repr, WEIGHTS))}")
-    if nonnegative not in ("ridge", "exact", False):
-        raise UsageError(f"nonnegative {nonnegative!r}: choose 'ridge', 'exact' or False")
+    *,
+    progress: bool = False,
+    transcript: bool = False,
+    state: str | Path | None = None,
+) -> Fit:
+    """`fit` with its options in one struct, as the commands have them."""
+    rules = Rules() if rules is None else rules
+    plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
+    check_agents(agents, plan.protocol, rules, plan.weights)
+    if state is not None and plan.protocol != "blind":
+        raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
+    with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
+        if plan.protocol == "plain":
+            return _fit_plain(cluster, plan)
+        return simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+
+
+class Window(NamedTuple):
+    """The rows a plan is about, both ends included, and the weather of all of them."""
+
+    start: pd.Timestamp
+    end: pd.Timestamp
+    step: pd.Timedelta
+    timezone: str
+    weather: Weather
+
+
+def window_of(cluster: Cluster) -> Window:
+    return Window(cluster.time[0], cluster.time[-1], cluster.step, cluster.timezone, weather_of(cluster))
+
+
+def make_plan(over: Cluster | Window, options: FitOptions, rules: Rules | None = None) -> Plan:
+    """The public parameters of a run; rules: limits that the agents are known to have, where not the usual ones."""
+    start, end, step, timezone, weather = window_of(over) if isinstance(over, Cluster) else over
     step_seconds = step.total_seconds()
     if step_seconds != int(step_seconds):
         raise UsageError(f"a step of {step_seconds} s: the step must be a whole number of seconds")
     first, last = seconds(pd.DatetimeIndex([start, end])).tolist()
     limits = Rules() if rules is None else rules
     plan = Plan(
-        protocol=protocol,
-        weights=weights,
-        order=order,
-        ridge=float(ridge),
-        period=season_steps(season, step),
+        protocol=options.protocol,
+        weights=options.weights,
+        order=options.order,
+        ridge=float(options.ridge),
+        period=season_steps(options.season, step),
         step_seconds=int(step_seconds),
         timezone=timezone,
         start=first,
         length=(last - first) // int(step_seconds) + 1,
-        train=float(train),
-        nonnegative="free" if nonnegative is False else nonnegative,
-        tolerance=float(tolerance),
-        solver_tolerance=float(solver_tolerance),
+        train=float(options.train),
+        nonnegative=options.nonnegative,
+        tolerance=float(options.tolerance),
+        solver_tolerance=float(options.solver_tolerance),
         weather=weather.hash(first, last),
-        masks=masks,
-        minimum_norm=minimum_norm,
+        minimum_norm=options.minimum_norm,
         totals=limits.totals,
         agents_per_total=limits.agents_per_total,
         colluders=limits.colluders,
@@ -344,7 +443,7 @@ def simulate(
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         aggregator = Aggregator(
             plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
-            attempt=0 if state is None else time_ns(), keep=transcript, least=rules.least(asked.protocol),
+            attempt=0 if state is None else attempt_now(), keep=transcript, least=rules.least(asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)
@@ -353,17 +452,7 @@ def simulate(
         outcome = model_of_rows(plan, found.time, found.state, found.load, weather_of(cluster))
     else:
         outcome = outcome_of(aggregator)
-    others = range(1, len(agents))
-    cost = Cost(
-        rounds=int(median(traffic.messages_up[i] for i in others)),
-        sums=outcome.sums,
-        bytes_up_per_agent=int(median(traffic.bytes_up[i] for i in others)),
-        bytes_down_per_agent=int(median(traffic.bytes_down[i] for i in others)),
-        seconds_per_agent=median(traffic.seconds[i] for i in others),
-        seconds_aggregator=traffic.seconds_aggregator,
-        setup_seconds=traffic.setup_seconds + enrolled,
-        seconds=traffic.total_seconds - traffic.setup_seconds,
-    )
+    cost = cost_of(traffic, outcome.sums, enrolled)
     weights = pd.Series({agent.name: agent.weight for agent in agents}, name="weight").reindex(list(cluster.agents))
     notebooks = [aggregator.notebook, agents[-1].own.notebook]
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
@@ -372,6 +461,25 @@ def simulate(
         weights=weights, notes=cluster.notes, transcript=seen if transcript else {}, out=aggregator.out(),
         run=None if state is None else aggregator.run,
     )  # fmt: skip
+
+
+def attempt_now() -> int:
+    """ms since 1970: orders an aggregator's runs; nothing secret rests on the clock."""
+    return time_ns() // 1_000_000
+
+
+def cost_of(traffic: local.Traffic, sums: int, enrolled: float = 0.0) -> Cost:
+    """What a run in one process took; the first agent leads and is left out of the medians."""
+    return Cost(
+        rounds=int(median(traffic.messages_up[1:])),
+        sums=sums,
+        bytes_up_per_agent=int(median(traffic.bytes_up[1:])),
+        bytes_down_per_agent=int(median(traffic.bytes_down[1:])),
+        seconds_per_agent=median(traffic.seconds[1:]),
+        seconds_aggregator=traffic.seconds_aggregator,
+        setup_seconds=traffic.setup_seconds + enrolled,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+    )
 
 
 def outcome_of(aggregator: Aggregator) -> Outcome:

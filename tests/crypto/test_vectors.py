@@ -18,6 +18,7 @@ from atdm.protocol.blind.veil import Veil, next_context
 from atdm.protocol.company import Verdict, bits, flags
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Announce, Keys, Ready, Total
+from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plan import VERSION, Collect, Plan
 from atdm.protocol.readings import Readings, Weather
@@ -187,7 +188,7 @@ def our_check_ready(public, plan, roster, attempt, answer):
 def our_agree(serial, members, authority, plan, attempt, company, days, answers):
     roster = our_roster(serial, members, authority)
     parts = [b"".join(answer[k] for answer in answers) for k in range(4)]
-    found = session.agree(our_announce(plan, roster.hash(), attempt), roster, Keys(company, days, *parts))
+    found = session.begin_run(our_announce(plan, roster.hash(), attempt), roster, Keys(company, days, *parts))
     return {"run": found.id.hex(), "company_hash": found.company_hash.hex(), "days": list(found.days)}
 
 
@@ -287,9 +288,9 @@ OURS = {
     "neighbours": graph.neighbours,
     "bits": lambda flags: bits(np.array(flags, dtype=bool)).hex(),
     "flags": lambda data, count: flags(data, count).astype(int).tolist(),
-    "weather_hash": lambda time, outdoor, solar, first, last: Weather(
-        np.array(time), np.array(outdoor), np.array(solar)
-    ).hash(first, last).hex(),
+    "weather_hash": lambda time, outdoor, solar, first, last: (
+        Weather(np.array(time), np.array(outdoor), np.array(solar)).hash(first, last).hex()
+    ),
     "plan_hash": lambda plan: our_plan(plan).hash().hex(),
     "roster_hash": lambda **inputs: our_roster(**inputs).hash().hex(),
     "ready": our_ready,
@@ -398,7 +399,7 @@ def test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it():
     """Run id, context and vouched hash worked out from the messages alone, and every signature on them."""
     cluster, wire = tiny(3, agents=10, rows=60), []
     rules = Rules(rows_per_parameter=1.0)
-    plan = make_plan(cluster, "blind", order=1, ridge=20.0, rules=rules)
+    plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0), rules)
     draw = random.Random(1).randbytes
     simulate(cluster, plan, rules, random_bytes=draw, tap=lambda sender, receiver, data: wire.append((receiver, data)))
     down = [msgspec.msgpack.decode(data) for receiver, data in wire if receiver == "zone03"]

@@ -10,8 +10,9 @@ import msgspec
 from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.messages import encode
+from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny
@@ -33,12 +34,13 @@ def seeded(seed: int) -> Callable[[int], bytes]:
 
 def parties(
     cluster: Cluster | None = None, *, protocol: str = "blind", seed: int = 0, rules: Rules = RULES,
-    keep: bool = False, share: bool = True, **options: Any,
+    keep: bool = False, share: bool = True, masks: str = "ring", **options: Any,
 ) -> tuple[Aggregator, list[Agent]]:  # fmt: skip
     """An aggregator with a plan over all rows, and everybody who is enrolled; weights="equal": rows to collect."""
     cluster = tiny(seed, agents=4, rows=60) if cluster is None else cluster
     options = {"order": 1, "ridge": 2.0, "nonnegative": False, **options}
-    plan = make_plan(cluster, protocol, rules=rules, **options)
+    plan = make_plan(cluster, fit_options(protocol=protocol, **options), rules)
+    plan = msgspec.structs.replace(plan, masks=masks)
     agents, _ = enrol(cluster, rules, seeded(seed), keep=keep, share=share)
     return announcing(agents, plan if plan.weights == "fitted" else rows_of_plan(plan), cluster, keep=keep), agents
 
@@ -70,7 +72,7 @@ def drive(
                             inbox += aggregator.receive(i, altered)
                         except PeerError as error:
                             refused.append(str(error))
-        if not inbox and aggregator.state is State.GATHERING:
+        if not inbox and aggregator.state is AggregatorState.GATHERING:
             inbox += aggregator.close()
     return refused
 

@@ -188,7 +188,7 @@ class Home:
                 authority=self.replay.authority.public, weather=self.replay.weather, rules=RULES, store=self.store,
                 random_bytes=self.replay.rng.randbytes, renew=self.readings, renew_roster=lambda: self.replay.roster,
             )  # fmt: skip
-            if self.agent.state is agent_module.State.LOST:  # roster or file changed meanwhile: its account stays
+            if self.agent.state is agent_module.AgentState.LOST:  # roster or file changed meanwhile: its account stays
                 self.record.fits.pop(self.run, None)
         try:
             said = [msgspec.msgpack.decode(d, type=m.ToAggregator) for d in self.agent.receive(m.encode(message))]

@@ -1,11 +1,14 @@
 """The protocols answer the same two questions: same data, same options, same model. `blind`: test_blind.py."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from atdm.data import Cluster
 from atdm.errors import UsageError
-from atdm.run import Fit, fit
+from atdm.protocol.options import fit_options
+from atdm.protocol.rules import Rules
+from atdm.run import Fit, fit, make_plan, simulate
 from tests.clusters import tiny
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
@@ -64,7 +67,9 @@ def test_a_window_with_a_hole_gives_the_plain_fit_of_the_rows_that_are_left(prot
 def test_float_masks_reproduce_the_papers_arithmetic_and_its_rounding():
     cluster = tiny(1, agents=8)
     options = dict(order=1, ridge=5.0, nonnegative=False, tolerance=1e-6)
-    private, plain = fit(cluster, "paper", masks="float", **options), fit(cluster, "plain", **options)
+    plan = make_plan(cluster, fit_options(protocol="paper", **options))
+    private = simulate(cluster, msgspec.structs.replace(plan, masks="float"), Rules())
+    plain = fit(cluster, "plain", **options)
     assert 0 < difference(private, plain)[0] < 1e-3
 
 

@@ -13,9 +13,10 @@ from atdm.crypto import ring
 from atdm.data import Cluster
 from atdm.errors import AtdmError, PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.messages import Masked, decode_to_aggregator
+from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit, make_plan, simulate
@@ -134,7 +135,9 @@ def test_limits_stop_the_search_with_a_note_not_an_error():
 ])  # fmt: skip
 def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, word):
     rules = Rules(weights="fitted", rows_per_parameter=4.0)
-    plan = make_plan(tiny(0, rows=150), "blind", order=1)  # 11 parameters, 4 steps a day, three quarters for training
+    plan = make_plan(
+        tiny(0, rows=150), fit_options(protocol="blind", order=1)
+    )  # 11 parameters, 4 steps a day, three quarters for training
     plan = msgspec.structs.replace(plan, length=400)
     assert rules.refuses(msgspec.structs.replace(plan, **fine)) is None
     assert word in rules.refuses(msgspec.structs.replace(plan, **change))
@@ -144,7 +147,7 @@ def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, 
 def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():
     cluster = tiny(0)
     with pytest.raises(AtdmError, match="limits on totals"):
-        simulate(cluster, make_plan(cluster, "blind", order=1, rules=replace(SHORT, totals=6)), SHORT)
+        simulate(cluster, make_plan(cluster, fit_options(protocol="blind", order=1), replace(SHORT, totals=6)), SHORT)
 
 
 # Who computes and who sees what
@@ -152,7 +155,7 @@ def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():
 
 def test_agents_that_share_nothing_send_the_same_bytes_and_each_opens_every_total(monkeypatch):
     cluster = swaying(3, 12)
-    plan, calls = make_plan(cluster, "blind", order=1, rules=SHORT), Counter()
+    plan, calls = make_plan(cluster, fit_options(protocol="blind", order=1), SHORT), Counter()
     true = ring.verify_words
 
     def counted(*args):
@@ -238,7 +241,7 @@ def test_a_tampered_total_never_opens(monkeypatch):
     for seed in range(6):
         aggregator, agents = parties(tiny(seed, agents=6, rows=60), seed=seed)
         drive(aggregator, agents)
-        assert aggregator.state is State.DONE
+        assert aggregator.state is AggregatorState.DONE
     assert attempts >= 10_000 and opened == []
 
 
@@ -252,7 +255,7 @@ def test_the_keystream_of_the_group_ends_with_the_run(ends):
         return [data[:-1] + b"\0" if ends == "aborted" and len(held) > 40 else data]
 
     drive(aggregator, agents, to_agent)
-    assert (aggregator.state is State.DONE) == (ends == "finished")
+    assert (aggregator.state is AggregatorState.DONE) == (ends == "finished")
     assert any(held) and all("group stream" not in agent.own.host._known for agent in agents)
 
 

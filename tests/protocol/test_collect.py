@@ -9,7 +9,7 @@ import pytest
 from atdm.crypto import ring
 from atdm.errors import DataError
 from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected, show_layout
 from atdm.protocol.company import TOO_FEW, bits
 from atdm.protocol.messages import Masked, Ready, Refuse, ToAggregator, Total
@@ -139,7 +139,7 @@ def different_offers(lacking: list[int], word: int) -> set[int]:
     here = world()
     hold(here, 1, without=lacking)
     role, shows = altered(here, {4}, word)
-    assert role.state is State.ABORTED and role.desk.collected is None
+    assert role.state is AggregatorState.ABORTED and role.desk.collected is None
     return {(len(show.words) // 8 - 1) // 2 for show in shows}
 
 

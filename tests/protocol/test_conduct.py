@@ -17,6 +17,7 @@ from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind import direction
 from atdm.protocol.blind.veil import next_context
 from atdm.protocol.messages import Announce, Seal, Secret, ToAggregator, Total, encode
+from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import make_keys
 from atdm.run import enrol, make_plan
@@ -26,7 +27,10 @@ from tests.protocol.drive import altering, announcing, drive, seeded
 AGENTS, ROWS, LEADER, VICTIM = 11, 120, 0, 4  # five days of hours
 RULES = Rules(rows_per_parameter=1.0)
 CLUSTER = tiny(1, agents=AGENTS, rows=ROWS, step="1h")
-PLANS = [make_plan(CLUSTER, "blind", order=1, ridge=2.0, nonnegative=n, rules=RULES) for n in (False, "ridge")]
+PLANS = [
+    make_plan(CLUSTER, fit_options(protocol="blind", order=1, ridge=2.0, nonnegative=n), RULES)
+    for n in (False, "ridge")
+]
 
 
 def honest_sums(seed: int, plan) -> list[dict[str, np.ndarray]]:

@@ -10,8 +10,8 @@ from atdm.crypto import ring
 from atdm.crypto.keys import open_sealed, seal
 from atdm.errors import PeerError
 from atdm.protocol.account import ASKED_TOO_OFTEN, GROWN, OTHER_COMPANY
-from atdm.protocol.agent import State as AgentState
-from atdm.protocol.aggregator import State
+from atdm.protocol.agent import AgentState
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, number_count
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
@@ -28,7 +28,7 @@ change = msgspec.structs.replace
 
 
 def nothing_released(aggregator, why: str = "") -> None:
-    assert aggregator.state is not State.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
+    assert aggregator.state is not AggregatorState.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
     assert why in " ".join(aggregator.reasons), aggregator.reasons
 
 
@@ -58,7 +58,7 @@ def test_an_aggregator_that_departs_from_its_part_gets_nothing(way, seed):
     with np.errstate(over="ignore"):
         drive(aggregator, agents, altering(Total, lie))
     if way == "duplicate":  # the same bytes twice are answered with the same bytes, and the run goes on
-        assert aggregator.state is State.DONE
+        assert aggregator.state is AggregatorState.DONE
     else:
         nothing_released(aggregator)
 
@@ -141,7 +141,7 @@ def test_only_the_leader_seals_and_once(sender):
         return [message, *more] if i == sender else [message]
 
     refused = drive(aggregator, agents, to_aggregator=altering(Release if sender else Seal, forge))
-    assert aggregator.state is State.DONE and any("does not lead, or twice" in text for text in refused)
+    assert aggregator.state is AggregatorState.DONE and any("does not lead, or twice" in text for text in refused)
 
 
 # The release
@@ -161,7 +161,7 @@ def test_a_release_that_one_message_was_altered_in_does_not_open(sender, what, a
     aggregator, agents = parties(seed=4)
     drive(aggregator, agents, to_aggregator=altering(Release, flip))
     if what == "box" and sender:
-        assert aggregator.state is State.DONE  # the leader's is the only one that counts
+        assert aggregator.state is AggregatorState.DONE  # the leader's is the only one that counts
     else:
         nothing_released(aggregator, "does not open")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from atdm.protocol import agent as agents_module
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import Ask, Consent, Keys, Masked, Receipts
 from atdm.run import fit
 from tests.clusters import tiny
@@ -16,7 +16,7 @@ OPENED = ["paper", "moments"]
 
 
 def no_total_used(aggregator) -> bool:
-    return aggregator.state is not State.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
+    return aggregator.state is not AggregatorState.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
 
 
 @pytest.mark.parametrize("protocol", OPENED)
@@ -43,7 +43,7 @@ def test_an_agent_shown_other_keys_ends_the_run(protocol):
 
     drive(aggregator, agents, altering(Keys, other))
     assert no_total_used(aggregator)
-    assert agents[2].state is agents_module.State.ABORTED
+    assert agents[2].state is agents_module.AgentState.ABORTED
 
 
 @pytest.mark.parametrize("protocol", OPENED)
@@ -88,7 +88,7 @@ def test_the_same_message_twice_is_answered_once_and_two_different_ones_end_the_
         return [message, other if different and (i, message.step) == (1, 1) else message]
 
     drive(aggregator, agents, to_aggregator=altering(Masked, twice))
-    assert aggregator.state is (State.ABORTED if different else State.DONE)
+    assert aggregator.state is (AggregatorState.ABORTED if different else AggregatorState.DONE)
 
 
 @pytest.mark.parametrize("protocol, rows", [("moments", {"scalars", "load total", "moments", "state"}),

@@ -12,11 +12,12 @@ from atdm.kernel.descent import Descent
 from atdm.kernel.span import Span
 from atdm.protocol.account import NO_ROOM, Account, Answered
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind import direction, script
 from atdm.protocol.blind.release import DEVIATES
 from atdm.protocol.company import TOO_EARLY
 from atdm.protocol.messages import Masked
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, first_day
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.roster import sign_roster
@@ -38,10 +39,10 @@ def test_a_second_fit_over_a_day_is_refused_even_if_totals_are_left(other):
     assert agents[0].own.memory.account.days[first_day(aggregator._announce.plan)].totals == 2
     again = announcing(agents, change(aggregator._announce.plan, **other), cluster, attempt=1)
     drive(again, agents)
-    assert again.state is State.ABORTED and again.desk is None, again.reasons
+    assert again.state is AggregatorState.ABORTED and again.desk is None, again.reasons
     same = announcing(agents, aggregator._announce.plan, cluster, attempt=2)
     drive(same, agents)
-    assert same.state is State.DONE, same.reasons  # the same questions again are free
+    assert same.state is AggregatorState.DONE, same.reasons  # the same questions again are free
 
 
 def test_a_day_is_opened_to_one_question_only():
@@ -98,16 +99,16 @@ def test_a_key_enrolled_later_gives_no_earlier_day():
         )
         for m in roster.members
     ]  # fmt: skip
-    plan = rows_of_plan(make_plan(cluster, "blind", weights="equal", order=1))
+    plan = rows_of_plan(make_plan(cluster, fit_options(protocol="blind", weights="equal", order=1)))
     role = Aggregator(plan=plan, roster=roster, weather=weather_of(cluster))
     drive(role, agents)
     assert {r.reason for r in role.answers.values()} == {TOO_EARLY}
-    assert role.state is State.DONE and role.run.days[0] == first_day(plan) + 5
+    assert role.state is AggregatorState.DONE and role.run.days[0] == first_day(plan) + 5
 
     everybody = lambda answers, roster, least: (list(range(12)), np.ones(len(answers[0]), dtype=bool))  # noqa: E731
     forced = Aggregator(plan=plan, roster=roster, weather=weather_of(cluster), attempt=1, choose=everybody)
     drive(forced, agents)
-    assert forced.state is State.ABORTED and "not in on all days" in forced.reasons[0]
+    assert forced.state is AggregatorState.ABORTED and "not in on all days" in forced.reasons[0]
 
 
 def test_a_leader_that_says_its_descent_did_not_converge_releases_nothing(monkeypatch):
@@ -122,7 +123,7 @@ def test_a_leader_that_says_its_descent_did_not_converge_releases_nothing(monkey
     monkeypatch.setattr(script, "estimate_of", lie)
     aggregator, agents = parties(share=False)
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and DEVIATES in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and DEVIATES in aggregator.reasons[0]
 
 
 def test_an_agent_looks_for_the_newest_roster_before_it_answers():

@@ -13,8 +13,9 @@ import pytest
 
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.account import Answered, Judged, Shown
-from atdm.protocol.agent import State
+from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, ToAggregator, Total, encode
+from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
@@ -103,11 +104,11 @@ def test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_i
     here.cluster = replace(here.cluster, temperature=here.cluster.temperature + 0.5)
     here.restart(OTHER)
     agent = here.agent(OTHER)
-    assert agent.state is State.LOST and agent.own.memory.account.saved() == before
+    assert agent.state is AgentState.LOST and agent.own.memory.account.saved() == before
     (reply,) = agent.receive(encode(Total(run=bytes(32), step=9, words=bytes(8 * 5000))))
     assert "cannot resume" in decoded(reply).reason
     here.restart(OTHER)
-    assert here.agent(OTHER).state is State.WAITING and here.agent(OTHER).own.memory.account.saved() == before
+    assert here.agent(OTHER).state is AgentState.WAITING and here.agent(OTHER).own.memory.account.saved() == before
     again = here.run(here.aggregator(here.plan()))
     np.testing.assert_array_equal(again.estimate.state, first.estimate.state)
 
@@ -150,13 +151,13 @@ def test_late_and_foreign_messages_do_not_end_the_run_that_is_under_way() -> Non
         agent.receive(first)
     with pytest.raises(PeerError, match="another run"):
         agent.receive(encode(Abort(run=bytes(32), reason="")))
-    assert agent.state is State.JOINED
+    assert agent.state is AgentState.JOINED
 
 
 def test_a_new_run_ends_one_of_which_no_end_was_heard_and_its_bookings_stay() -> None:
     here = left_after(OTHER, messages=6)
     agent = here.agent(OTHER)
-    assert agent.state is State.RUNNING
+    assert agent.state is AgentState.RUNNING
     booked = dict(agent.own.memory.account.questions)
     (reply,) = agent.receive(here.aggregator(here.plan()).start()[0].data)
     assert isinstance(decoded(reply), Ready) and booked
@@ -258,7 +259,7 @@ def test_nothing_of_an_agents_state_shows_in_its_repr() -> None:
 
 def test_agents_with_a_state_folder_go_on_where_they_broke_off_and_remember(tmp_path: Path) -> None:
     cluster, options = tiny(SEED, agents=AGENTS, rows=60), {"order": 1, "ridge": 20.0, "nonnegative": False}
-    plan, count = make_plan(cluster, "blind", **options, rules=LOOSE, solver_tolerance=5e-5), []
+    plan, count = make_plan(cluster, fit_options(protocol="blind", **options, solver_tolerance=5e-05), LOOSE), []
 
     def interrupt(*_: object) -> None:
         count.append(1)

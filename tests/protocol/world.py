@@ -16,11 +16,12 @@ from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.protocol.account import company_hash
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.messages import Masked, Ready, Release, ToAggregator
-from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, ProtocolName
+from atdm.protocol.options import ProtocolName, fit_options
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.roster import Member, sign_roster
 from atdm.protocol.rules import OFFERED, Rules
@@ -134,7 +135,7 @@ class World:
     def plan(self, *, protocol: ProtocolName = "blind", rows: slice = slice(None), **options: Any) -> Plan:
         """A fit over some rows of what the agents have."""
         options = {"order": 1, "ridge": 20.0, "nonnegative": False, "solver_tolerance": 5e-5, **options}
-        return make_plan(self.window(rows), protocol, rules=self.rules, **options)
+        return make_plan(self.window(rows), fit_options(protocol=protocol, **options), self.rules)
 
     def collect(self, first: int = 0, length: int = 8, fit: Aggregator | None = None, **change: Any) -> Collect:
         """Rows from a number on, under equal weights or under those of a fit."""
@@ -207,7 +208,7 @@ class World:
             away = {i: left - 1 for i, left in away.items() if left > 1}
             idle += 1
             if idle > PATIENCE:
-                if aggregator.state is not State.GATHERING:
+                if aggregator.state is not AggregatorState.GATHERING:
                     break
                 self._post(aggregator.close(), inbox)  # who has not answered is out
                 idle = 0
@@ -232,7 +233,7 @@ class World:
                     self._post(aggregator.receive(i, reply), inbox)
                 except PeerError:
                     pass
-        if aggregator.state not in (State.DONE, State.ABORTED):
+        if aggregator.state not in (AggregatorState.DONE, AggregatorState.ABORTED):
             self._post(aggregator.abort("the deadline of the run passed"), inbox)
             for i in inbox:  # whoever is there hears of it
                 while inbox[i] and i not in away:
@@ -262,11 +263,11 @@ class World:
     def _conclude(self, aggregator: Aggregator) -> Outcome | Collected | None:
         """A result, where there is one, is on every member's account, each stamp under one company and weighting."""
         desk, run = aggregator.desk, aggregator.run
-        if aggregator.state is State.ABORTED:
+        if aggregator.state is AggregatorState.ABORTED:
             assert desk is None or desk.outcome is None and getattr(desk, "collected", None) is None
             self.reasons += aggregator.reasons
             return None
-        assert aggregator.state is State.DONE and len(run.members) >= self.rules.least_agents
+        assert aggregator.state is AggregatorState.DONE and len(run.members) >= self.rules.least_agents
         outcome = desk.outcome or desk.collected
         if run.announced.protocol not in ("blind", "collect"):
             return outcome

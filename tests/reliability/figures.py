@@ -1,19 +1,19 @@
 """The figures of docs/reliability.md that are counts of what the tests go through.
 
-    python -m tests.reliability.figures                   prints them
-    python -m tests.reliability.figures COVERAGE.json     prints the coverage of branches alone
+python -m tests.reliability.figures                   prints them
+python -m tests.reliability.figures COVERAGE.json     prints the coverage of branches alone
 """
 
 import json
 import sys
 from pathlib import Path
 
+from tests.deploy.test_kill import FEW, MATRIX
 from tests.reliability.fuzz import targets
 from tests.reliability.mutants import MUTANTS
 from tests.reliability.places import TO_AGENT, TO_AGGREGATOR, agent_places, desk_places
 from tests.reliability.rows import SECTIONS
 from tests.reliability.test_matrix import VARIANTS
-from tests.transport.test_kill import FEW, MATRIX
 
 
 def counts() -> dict[str, int]:

@@ -24,16 +24,17 @@ import pandas as pd
 
 import atdm
 from atdm.crypto.keys import SigningKey, read_key_file, write_key_file
-from atdm.deploy import describe
+from atdm.deploy.agent import describe
+from atdm.deploy.enrolment import Pinned, create_agent, create_authority, read_agent, read_authority, read_roster
+from atdm.deploy.fleet import FleetFile
 from atdm.errors import AtdmError
-from atdm.model import Model
+from atdm.model.fitted import Model
 from atdm.protocol.messages import decode_to_agent, decode_to_aggregator
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
 from atdm.run import fit
 from atdm.transport import frames
-from atdm.transport.disk import Disk, FleetFile
-from atdm.transport.enrolment import Pinned, create_agent, create_authority, read_agent, read_authority, read_roster
+from atdm.transport.disk import Disk
 from atdm.use.series import read_future, read_observed, read_series
 from tests.clusters import tiny
 from tests.protocol.world import Ram
@@ -75,8 +76,23 @@ def _cut(data: bytes, rng: random.Random) -> bytes:
 
 def _insert(data: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data) + 1)
-    what = rng.choice((rng.randbytes(rng.randint(1, 8)), b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"[" * 3000,
-                       b"\x91" * 3000, b"\x81" * 500, b'"', b"\n", b",", b";", b"\xef\xbb\xbf", b"\xff", b"\x00"))
+    what = rng.choice(
+        (
+            rng.randbytes(rng.randint(1, 8)),
+            b"\xdf\xff\xff\xff\xff",
+            b"\xc6\xff\xff\xff\xff",
+            b"[" * 3000,
+            b"\x91" * 3000,
+            b"\x81" * 500,
+            b'"',
+            b"\n",
+            b",",
+            b";",
+            b"\xef\xbb\xbf",
+            b"\xff",
+            b"\x00",
+        )
+    )
     return data[:at] + what + data[at:]  # fmt: skip
 
 
@@ -271,7 +287,7 @@ def made(target: Target, seed: int) -> bytes:
 
 
 def attempt(target: Target, data: bytes) -> str:
-    """"read", or the name of our own error. Anything else comes out as it is."""
+    """ "read", or the name of our own error. Anything else comes out as it is."""
     began = time.perf_counter()
     try:
         shown = target.read(data)

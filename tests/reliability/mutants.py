@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from atdm.crypto import keys, prg, ring
-from atdm.protocol import account, collect, company, desk, messages, opened, part, plan, readings, roster
+from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
 from atdm.protocol.account import Account
@@ -29,6 +29,7 @@ from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import CollectPart
+from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_keys, test_prg, test_ring, test_vectors
@@ -258,7 +259,7 @@ MUTANTS = (
            test_ring.test_a_refusal_names_the_place_and_hides_the_value),
     Mutant("sum", "totals have 16 fractional bits", (Constant(layouts, "TOTAL_BITS", 32),),
            partial(claims.test_totals_have_sixteen_fractional_bits_and_no_more, 10)),
-    Mutant("sum", "what leaves is dithered", (Edit(part.Own, "sendable", "rules.dither, quantum", "0.0, quantum"),),
+    Mutant("sum", "what leaves is dithered", (Edit(AgentContext, "sendable", "rules.dither, quantum", "0.0, quantum"),),
            claims.test_what_leaves_is_dithered),
     Mutant("sum", "a stamp always gets the same dither",
            (Edit(readings, "dithered", "readings.time) >>", "np.arange(len(readings.time))) >>"),),
@@ -298,10 +299,11 @@ MUTANTS = (
            (Edit(Account, "beside_a_change", "self._company(each + 1) not in", "b'' not in"),),
            test_account.test_beside_a_change_of_company_six_hours_are_not_given),
     Mutant("company", "rows beside a change stay at home",
-           (Edit(part.Own, "sendable", "~account.beside_a_change(readings.time, run.company)", "readings.time >= 0"),),
+           (Edit(AgentContext, "sendable", "~account.beside_a_change(readings.time, run.company)",
+                 "readings.time >= 0"),),
            test_collect.test_at_the_midnight_where_a_home_leaves_six_hours_are_not_given),
     Mutant("company", "everybody is in on all its days",
-           off((sessions, "agree", "if (days & ~flags(given, count)).any():")),
+           off((sessions, "begin_run", "if (days & ~flags(given, count)).any():")),
            vector("bad_run_on_a_day_somebody_is_out")),
     Mutant("company", "an agent outside takes no part",
            off((Agent, "_agree", "if all(member.identity != self._identity.public for member in run.members):")),
@@ -320,7 +322,8 @@ MUTANTS = (
     Mutant("company", "no company with a later key sums an earlier day",
            off((company, "check_company", "if min(days) < max(member.since for member in members):")),
            claims.test_a_company_with_a_later_key_sums_no_earlier_day),
-    Mutant("company", "a new key gives nothing of its first six hours", off((part.Own, "sendable", "if run.since:")),
+    Mutant("company", "a new key gives nothing of its first six hours",
+           off((AgentContext, "sendable", "if run.since:")),
            claims.test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given),
     # The account
     Mutant("account", "one weighting a day", off((Account, "refuses", "if known.weights not in (None, plan.weights):")),
@@ -363,7 +366,7 @@ MUTANTS = (
     Mutant("account", "120 of 365 days, in so many", (Constant(account, "OF_DAYS", 364),),
            every(test_account.test_fitted_weights_touch_at_most_120_of_any_365_days)),
     Mutant("account", "readings stay as they first left",
-           (Edit(part.Own, "sendable", "account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)",
+           (Edit(AgentContext, "sendable", "account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)",
                 "dithered(own, self.secret, rules.dither, quantum)"),), claims.test_readings_stay_as_they_first_left),
     Mutant("account", "numbers of a fit are booked before they leave", off((BlindPart, "_ask", BOOKED)),
            claims.test_every_answer_is_on_the_account_before_it_leaves),
@@ -554,13 +557,14 @@ MUTANTS = (
     Mutant("keys", "days are signed with them",
            (Edit(sessions, "check_ready", "hashed, ready.days, ready.nonce", "hashed, ready.nonce"),),
            vector("run of four")),
-    Mutant("keys", "nobody shows another's key", off((sessions, "agree", "if len(public) != n or len(fresh) != n:")),
+    Mutant("keys", "nobody shows another's key",
+           off((sessions, "begin_run", "if len(public) != n or len(fresh) != n:")),
            test_kept.test_two_agents_with_one_key_end_the_run_at_once),
     Mutant("keys", "an agent's own key is in the run",
            off((sessions.Session, "__init__", "if own != exchange.public:")),
            test_bad_input.test_an_agent_whose_own_key_is_not_in_the_run_stops),
     Mutant("keys", "the run is its plan, company, days, nonces and keys",
-           (Edit(sessions, "agree", "keys.days, keys.nonces, keys.exchange)", "keys.nonces)"),),
+           (Edit(sessions, "begin_run", "keys.days, keys.nonces, keys.exchange)", "keys.nonces)"),),
            vector("run of four on other days")),
     Mutant("keys", "a box is for one receiver of one run",
            (Edit(keys, "_box_key", 'pack("seal", purpose, sender, receiver, *associated)', 'pack("seal", purpose)'),),
@@ -590,7 +594,7 @@ MUTANTS = (
     Mutant("messages", "the aggregator ignores those of another run",
            (Edit(Aggregator, "_run", "message.run != self.desk.run.id", "False"),), of_the_aggregator("running/sum")),
     Mutant("messages", "two different ones for one step end the run",
-           off((desk.Pile, "add", "if sender in self._from:")), of_the_aggregator("running/consent")),
+           off((desk.RunningTotal, "add", "if sender in self._from:")), of_the_aggregator("running/consent")),
     Mutant("messages", "one meaning, one encoding", off((messages, "_decode", "if _encoder.encode(message) != data:")),
            test_bad_input.test_what_is_not_exactly_one_message_is_ignored),
     Mutant("messages", "size before decoding", off((messages, "_decode", "if len(data) > limit + OVERHEAD:")),

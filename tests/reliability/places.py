@@ -11,10 +11,8 @@ from functools import lru_cache
 import msgspec
 
 from atdm.errors import UsageError
-from atdm.protocol.agent import Agent
-from atdm.protocol.agent import State as AgentState
-from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.aggregator import State as AggregatorState
+from atdm.protocol.agent import Agent, AgentState
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.collect import CollectDesk, CollectPart

@@ -23,8 +23,8 @@ GAPS = "data/test_gaps.py::"
 OPENED, BLIND, STORE = "protocol/test_opened.py::", "protocol/test_blind.py::", "protocol/test_store.py::"
 COLLECT, LIAR, ACCOUNT = "protocol/test_collect.py::", "protocol/test_liar.py::", "protocol/test_account.py::"
 VANISHING = "protocol/test_vanishing.py::"
-DEPLOY, FRAMES, ENROL = "transport/test_deploy.py::", "transport/test_frames.py::", "transport/test_enrolment.py::"
-PERMISSIONS = "transport/test_permissions.py::"
+DEPLOY, FRAMES, ENROL = "deploy/test_deploy.py::", "transport/test_frames.py::", "deploy/test_enrolment.py::"
+PERMISSIONS = "deploy/test_permissions.py::"
 DESCENT = "kernel/test_descent.py::"
 SIMULATION = "reliability/test_simulation.py::test_a_run_ends_with_the_right_numbers_of_its_company_or_without_a_result"
 FUZZ = "reliability/test_fuzz.py::test_a_spoiled_input_is_read_or_refused_by_one_of_our_errors"
@@ -157,7 +157,7 @@ DATA = (
             BLIND + "test_without_limits_it_raises_the_ridge_as_plain_does_and_equals_it_there",
         ),
     ),
-    Row("unstable model", "named", ("kernel/test_diagnostics.py::test_warnings_name_what_is_wrong",)),
+    Row("unstable model", "named", ("model/test_diagnostics.py::test_warnings_name_what_is_wrong",)),
     Row(
         "parquet of other types, damaged, huge or unpacking to something huge",
         "refused by type, size before reading",

@@ -41,12 +41,13 @@ from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, ToAggregator
+from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
@@ -193,7 +194,7 @@ class Simulation:
         protocol = self.kind if self.kind in ("moments", "paper") else "blind"
         nonnegative = "ridge" if self.nonnegative else False
         options = dict(order=1, ridge=ridge, nonnegative=nonnegative, solver_tolerance=5e-5)
-        plan = make_plan(self.cluster, protocol, rules=self.rules, **options)
+        plan = make_plan(self.cluster, fit_options(protocol=protocol, **options), self.rules)
         plan = msgspec.structs.replace(plan, start=plan.start + days.start * DAY, length=len(days) * DAY // STEP)
         rows = window(plan)
         return msgspec.structs.replace(plan, weather=self.weather.hash(int(rows[0]), int(rows[-1])))
@@ -339,13 +340,13 @@ class Simulation:
         )
         self._post(self.role.start())
         resent, steps = 0, 0
-        while self.role.state in (State.GATHERING, State.RUNNING):
+        while self.role.state in (AggregatorState.GATHERING, AggregatorState.RUNNING):
             steps += 1
             need(steps < MOST_STEPS, "the run does not end")
             if not self.air:
                 if self.lost and self.patient and resent <= 200:
                     self.air, self.lost, resent = self.lost, [], resent + 1
-                elif self.role.state is State.GATHERING:
+                elif self.role.state is AggregatorState.GATHERING:
                     self._post(self.role.close())  # who has not answered is out
                     continue
                 else:
@@ -356,7 +357,7 @@ class Simulation:
         for letter in [one for one in self.air if one.to >= 0]:  # whoever is there hears the end
             self.air.remove(letter)
             self._deliver(letter)
-        if self.role.state is not State.DONE:
+        if self.role.state is not AggregatorState.DONE:
             return None
         return self.role.desk.outcome or self.role.desk.collected
 
@@ -371,7 +372,7 @@ class Simulation:
         fault = rng.choice(self.faults)
         self.seen[fault] += 1
         if fault == "aggregator":
-            self.role.state = State.ABORTED  # its process is gone: agents hear nothing more of this run
+            self.role.state = AggregatorState.ABORTED  # its process is gone: agents hear nothing more of this run
             return rng.random() < 0.8
         victim = rng.randrange(self.size)
         if fault == "duplicate":

@@ -14,7 +14,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import ExchangeKey
 from atdm.errors import PeerError, UsageError
 from atdm.protocol import agent as agents_module
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import (
     OVERHEAD,
     Ask,
@@ -27,10 +27,11 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
+from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Plan, check_plan
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import Session, agree, announce_hash
+from atdm.protocol.session import Session, announce_hash, begin_run
 from atdm.protocol.sums import BLIND_BUDGET, Layout, fixed
 from atdm.run import make_plan
 from tests.clusters import tiny
@@ -126,12 +127,12 @@ def test_a_low_order_key_ends_the_run() -> None:
         return [encode(msgspec.structs.replace(message, exchange=bytes(32), signature=signature))]
 
     drive(aggregator, agents, to_aggregator=to_aggregator)
-    assert aggregator.state is State.ABORTED and "low order" in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and "low order" in aggregator.reasons[0]
 
 
 def test_an_agent_whose_own_key_is_not_in_the_run_stops() -> None:
     keys = next(m for m in map(read, recorded("blind").down[MEMBER]) if isinstance(m, Keys))
-    run = agree(announcement("blind"), stand(place("joined")).roster, keys)
+    run = begin_run(announcement("blind"), stand(place("joined")).roster, keys)
     with pytest.raises(PeerError, match="own key"):
         Session(run, MEMBER, ExchangeKey(b"k" * 32), bytes(32))
 
@@ -147,7 +148,7 @@ def test_a_box_that_was_altered_or_is_anothers_ends_the_run(how: str) -> None:
     wrong = {"flipped": box[:-1] + bytes([box[-1] ^ 1]), "cut": box[:-1], "another agent's": boxes[2].box,
              "another run's": bytes(48), "empty": b""}[how]  # fmt: skip
     (reply,) = agent.receive(encode(Secret(run=run_id(agent), box=wrong)))
-    assert b"does not open" in reply and agent.state is agents_module.State.ABORTED
+    assert b"does not open" in reply and agent.state is agents_module.AgentState.ABORTED
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "longer", "empty"])
@@ -158,7 +159,7 @@ def test_a_seal_that_was_altered_ends_the_run(how: str) -> None:
     wrong = {"flipped": seal.box[:-1] + bytes([seal.box[-1] ^ 1]), "cut": seal.box[:-1], "longer": seal.box + b"x",
              "empty": b""}[how]  # fmt: skip
     (reply,) = agent.receive(encode(msgspec.structs.replace(seal, box=wrong)))
-    assert b"does not open" in reply and agent.state is agents_module.State.ABORTED
+    assert b"does not open" in reply and agent.state is agents_module.AgentState.ABORTED
 
 
 def test_keys_that_their_owner_did_not_sign_are_ignored() -> None:
@@ -174,7 +175,7 @@ def test_keys_that_their_owner_did_not_sign_are_ignored() -> None:
         for wrong in (altered, msgspec.structs.replace(message, **{change: value[:-1]})):
             with pytest.raises(PeerError):
                 aggregator.receive(0, encode(wrong))
-    assert aggregator.state is State.GATHERING and not aggregator.answers
+    assert aggregator.state is AggregatorState.GATHERING and not aggregator.answers
 
 
 def test_a_second_request_to_open_is_ignored_or_answered_with_the_same_bytes() -> None:
@@ -204,7 +205,7 @@ def test_a_count_that_is_not_the_companys_ends_the_run(protocol: str, monkeypatc
     monkeypatch.setattr(Layout, "encode", twice)
     drive(aggregator, agents)
     says = "the rows do not open" if protocol == "collect" else "count word"
-    assert aggregator.state is State.ABORTED and says in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and says in aggregator.reasons[0]
 
 
 def test_an_ask_of_another_length_is_ignored() -> None:
@@ -224,7 +225,7 @@ def test_no_role_reads_a_clock_and_deadlines_are_monotonic() -> None:
                     assert {alias.name for alias in node.names} == {"perf_counter"}, path.name  # timing of the floor
                 if isinstance(node, ast.Import):
                     assert not {alias.name for alias in node.names} & {"time", "datetime"}, path.name
-    for name in ("deploy.py", "transport/nats.py"):
+    for name in ("deploy/agent.py", "deploy/aggregator.py", "transport/nats.py"):
         text = (SRC / name).read_text(encoding="utf-8")
         assert "time.time()" not in text and "datetime.now" not in text
         assert text.count("time.time_ns()") <= 1  # orders the attempts of one aggregator
@@ -242,7 +243,7 @@ def test_an_unknown_key_is_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(TypeError):
         Rules(tottals=5)
     with pytest.raises(TypeError):
-        make_plan(tiny(0, agents=3, rows=40), "blind", rigde=3.0)
+        make_plan(tiny(0, agents=3, rows=40), fit_options(protocol="blind", rigde=3.0))
     with pytest.raises(SystemExit) as stop:
         from atdm import cli
 

@@ -14,11 +14,12 @@ import pytest
 from atdm import read_cluster
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
-from atdm.deploy import describe
+from atdm.deploy.agent import describe
+from atdm.deploy.enrolment import read_authority
 from atdm.errors import DataError, PeerError, UsageError
-from atdm.model import Model
+from atdm.model.fitted import Model
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import script
 from atdm.protocol.blind.release import estimate_of
 from atdm.protocol.messages import (
@@ -37,8 +38,7 @@ from atdm.protocol.session import announce_hash
 from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
 from atdm.transport import frames
 from atdm.transport.disk import StateFolder
-from atdm.transport.enrolment import read_authority
-from atdm.transport.nats import Door, Line
+from atdm.transport.nats import Connection, NatsConfig
 from atdm.use.series import read_observed
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
@@ -114,12 +114,12 @@ def test_a_weight_that_no_state_has_is_not_answered() -> None:
 
 
 NONSENSE = {  # what an agent makes of its messages, and how runs of moments and paper end then
-    "a seed cut": (Consent, lambda m: {"seed": m.seed[:-1]}, State.ABORTED, State.ABORTED),
-    "words cut": (Masked, lambda m: {"words": m.words[:-8]}, State.RUNNING, State.RUNNING),
-    "half a number": (Answer, lambda m: {"values": m.values + b"x"}, State.DONE, State.ABORTED),
-    "two numbers": (Answer, lambda m: {"values": m.values + m.values}, State.DONE, State.ABORTED),
-    "NaN": (Answer, lambda m: {"values": np.array([np.nan]).tobytes()}, State.DONE, State.ABORTED),
-    "1e300": (Answer, lambda m: {"values": np.array([1e300]).tobytes()}, State.DONE, State.ABORTED),
+    "a seed cut": (Consent, lambda m: {"seed": m.seed[:-1]}, AggregatorState.ABORTED, AggregatorState.ABORTED),
+    "words cut": (Masked, lambda m: {"words": m.words[:-8]}, AggregatorState.RUNNING, AggregatorState.RUNNING),
+    "half a number": (Answer, lambda m: {"values": m.values + b"x"}, AggregatorState.DONE, AggregatorState.ABORTED),
+    "two numbers": (Answer, lambda m: {"values": m.values + m.values}, AggregatorState.DONE, AggregatorState.ABORTED),
+    "NaN": (Answer, lambda m: {"values": np.array([np.nan]).tobytes()}, AggregatorState.DONE, AggregatorState.ABORTED),
+    "1e300": (Answer, lambda m: {"values": np.array([1e300]).tobytes()}, AggregatorState.DONE, AggregatorState.ABORTED),
 }
 
 
@@ -137,7 +137,7 @@ def test_an_agent_that_answers_nonsense_ends_its_own_run_at_most(protocol: str, 
 
     drive(aggregator, agents, to_aggregator=to_aggregator)
     assert aggregator.state is endings[protocol == "paper"]
-    assert aggregator.state is State.DONE or aggregator.desk.outcome is None
+    assert aggregator.state is AggregatorState.DONE or aggregator.desk.outcome is None
 
 
 def test_two_agents_with_one_key_end_the_run_at_once() -> None:
@@ -158,7 +158,7 @@ def test_two_agents_with_one_key_end_the_run_at_once() -> None:
         return [encode(msgspec.structs.replace(seen[0], signature=signature))]
 
     drive(aggregator, agents, to_aggregator=to_aggregator)
-    assert aggregator.state is State.ABORTED and "the same key" in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and "the same key" in aggregator.reasons[0]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -1.0, 99.0, 0.5])
@@ -177,7 +177,7 @@ def test_a_release_that_makes_no_sense_ends_the_run(monkeypatch, everybody: bool
     aggregator, agents = parties(seed=2)
     drive(aggregator, agents)
     taken = everybody and value == 0.5  # a number, if an odd one: the company's word is taken for it
-    assert aggregator.state is (State.DONE if taken else State.ABORTED)
+    assert aggregator.state is (AggregatorState.DONE if taken else AggregatorState.ABORTED)
 
 
 def test_words_of_another_step_leave_a_float_total_as_it_was() -> None:
@@ -249,7 +249,7 @@ def test_a_plan_with_numbers_that_are_hardly_any_ends(protocol: str, field: str,
         world.run(aggregator)
     except UsageError as error:
         assert protocol != "blind" and "rows" in str(error)
-    assert aggregator.state in (State.ABORTED, State.DONE) or field == "train"
+    assert aggregator.state in (AggregatorState.ABORTED, AggregatorState.DONE) or field == "train"
 
 
 def test_totals_that_determine_nothing_end_the_run() -> None:
@@ -418,8 +418,10 @@ def test_a_connection_that_is_told_to_stop_while_the_client_flushes_does_stop(mo
 
         async def nothing(*_args) -> None: ...
 
-        monkeypatch.setattr(Line, "_open", opened)
-        task = asyncio.create_task(Line(Door(servers=("tls://x:1",), ca="", nkey=b""), ["a"], nothing, nothing).run())
+        monkeypatch.setattr(Connection, "_open", opened)
+        task = asyncio.create_task(
+            Connection(NatsConfig(servers=("tls://x:1",), ca="", nkey=b""), ["a"], nothing, nothing).run()
+        )
         await client.flushing.wait()
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=3)

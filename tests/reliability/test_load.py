@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atdm.deploy import link_agent
+from atdm.deploy.agent import link_agent
+from atdm.deploy.rehearse import in_process
 from atdm.errors import RunAborted
 from atdm.protocol.account import MOST_ASKINGS
-from atdm.rehearse import in_process
-from tests.transport.theatre import Theatre, silent
+from tests.deploy.theatre import Theatre, silent
 
 pytest.importorskip("nats", reason="the nats extra is not installed")
 MINUTES = float(os.environ.get("ATDM_SOAK_MINUTES", "30"))

@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from atdm.errors import PeerError
-from atdm.protocol.agent import Agent
-from atdm.protocol.agent import State as AgentState
+from atdm.protocol.agent import Agent, AgentState
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.messages import (

@@ -73,8 +73,8 @@ def oldest(declared: list[str]) -> list[str]:
 
 PAGE = """
 import urllib.request
-from atdm.report.live import LiveState
-from atdm.report.serve import Address, serving
+from atdm.ui.live import LiveState
+from atdm.ui.serve import Address, serving
 said = []
 with serving(LiveState(), Address("127.0.0.1", 0), said.append):
     print(urllib.request.urlopen(said[0].removeprefix("live page: "), timeout=20).read().decode())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from atdm.data import Cluster
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.run import fit
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
@@ -42,4 +42,4 @@ def test_a_window_without_common_rows_ends_the_run(protocol: str, says: str) -> 
         own = agent.own.readings
         object.__setattr__(agent.own, "readings", type(own)(own.time[keep], own.temperature[keep], own.load[keep]))
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and says in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and says in aggregator.reasons[0]

@@ -14,7 +14,7 @@ from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol import account as rules_of
 from atdm.protocol.account import Account, Answered, Settled
-from atdm.protocol.aggregator import State
+from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import release, script
 from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, step_values
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
@@ -297,7 +297,7 @@ def test_a_total_shows_the_aggregator_nothing() -> None:
         return [reply]
 
     drive(aggregator, agents, to_aggregator=add)
-    assert aggregator.state is State.DONE and len(totals) > 4
+    assert aggregator.state is AggregatorState.DONE and len(totals) > 4
     for step, total in totals.items():
         count = total[-1] if step in opens else total[-1 - ring.CHECK_WORDS]
         assert (count == len(agents)) == (step in opens)
@@ -317,7 +317,7 @@ def test_an_offset_on_one_total_ends_the_run(word: int) -> None:
 
     drive(aggregator, agents, to_agent=alter)
     said = f"agent {agents[2].name}: a total fails its check words"  # before it sent another word
-    assert aggregator.state is State.ABORTED and said in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and said in aggregator.reasons[0]
 
 
 def test_the_context_hashes_every_total_as_received() -> None:
@@ -454,7 +454,7 @@ def test_the_state_rests_on_three_agents_and_a_quarter_of_them() -> None:
 def test_three_agents_of_unequal_weight_release_nothing() -> None:
     aggregator, agents = parties(tiny(1, agents=3, rows=60), rules=LOOSE)
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and "too few agents" in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and "too few agents" in aggregator.reasons[0]
 
 
 @pytest.mark.parametrize("word", [0, 20, -6, -1])
@@ -472,7 +472,7 @@ def test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_
         return [reply]
 
     drive(aggregator, agents, to_aggregator=alter)
-    assert aggregator.state is State.ABORTED and "vouches for" in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and "vouches for" in aggregator.reasons[0]
 
 
 def test_masks_and_hashes_of_a_release_follow_from_the_seal() -> None:
@@ -502,4 +502,4 @@ def test_weather_that_does_not_cover_the_rows_ends_the_run() -> None:
     plan = msgspec.structs.replace(plan, weather=sky.hash(plan.start, last))
     aggregator = announcing(agents, plan, tiny(0, agents=4, rows=60))
     drive(aggregator, agents)
-    assert aggregator.state is State.ABORTED and "does not cover every kept row" in aggregator.reasons[0]
+    assert aggregator.state is AggregatorState.ABORTED and "does not cover every kept row" in aggregator.reasons[0]

@@ -19,7 +19,7 @@ import pytest
 
 import atdm
 from tests.clusters import tiny
-from tests.transport.test_rehearse import write_tables
+from tests.deploy.test_rehearse import write_tables
 
 
 @pytest.fixture(scope="session")

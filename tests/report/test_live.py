@@ -10,18 +10,18 @@ import pytest
 
 pytest.importorskip("starlette", reason="starlette is not installed: pip install 'atdm[ui]'")
 
-from atdm import events
 from atdm.cli import main, with_address
+from atdm.deploy import events
 from atdm.errors import RunAborted, UsageError
-from atdm.report import serve, site
-from atdm.report.live import MOST_LINES, LiveState
-from atdm.report.serve import Address, bind, parse_address, serving, watching
+from atdm.ui import serve, site
+from atdm.ui.live import MOST_LINES, LiveState
+from atdm.ui.serve import Address, bind, parse_address, serving, watching
 from tests.clusters import tiny
+from tests.deploy.test_rehearse import write_tables
 from tests.report.conftest import get
-from tests.transport.test_rehearse import write_tables
 
 HERE = Address("127.0.0.1", 0)
-RESULT = events.Finished(
+RESULT = events.ModelReleased(
     status="converged", iterations=5, sums=9, agents=3, rows=100, ridge=100.0,
     metrics={"test": {"free_run": {"r2": 0.87, "rmse": 0.29, "mape": 1.3}}},
     model={"alpha": (0.9,), "beta": (0.1, 0.2), "gamma": (0.3, 0.4), "theta": (0.5, 0.6)},
@@ -272,8 +272,19 @@ def test_an_address_that_cannot_be_had_ends_the_command_before_anybody_is_asked(
         busy = f"127.0.0.1:{taken.getsockname()[1]}"
         for address, why in ((busy, "in use"), ("host.invalid:8765", "choose another"), ("nonsense:x", "HOST:PORT")):
             for words in (
-                ["aggregator", "--identity", "x", "--roster", "y", "--weather", weather, "--nats", "tls://x:1",
-                 "-o", tmp_path / "out"],
+                [
+                    "aggregator",
+                    "--identity",
+                    "x",
+                    "--roster",
+                    "y",
+                    "--weather",
+                    weather,
+                    "--nats",
+                    "tls://x:1",
+                    "-o",
+                    tmp_path / "out",
+                ],
                 ["rehearse", zones, weather, "--least-agents", "3"],
             ):
                 monkeypatch.setattr(sys, "argv", ["atdm", *map(str, words), "--ui", address])

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed: pip install 'atdm[ui]'")
 
 import atdm
-from atdm import events
-from atdm.report.live import LiveState
-from atdm.report.serve import Address, serving
+from atdm.deploy import events
+from atdm.ui.live import LiveState
+from atdm.ui.serve import Address, serving
 from tests.report.conftest import LiveRun
 from tests.report.test_browser import Tab
 

@@ -1,4 +1,4 @@
-"""What docs/using.md says was measured on the three clusters: the numbers there are these."""
+"""What docs/measurements.md says was measured on the three clusters: the numbers there are these."""
 
 import numpy as np
 import pandas as pd

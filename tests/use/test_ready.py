@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import make_plan
 from atdm.use.ready import short_of
@@ -15,7 +16,7 @@ from tests.clusters import tiny
 def test_rows_are_called_too_few_where_agents_with_fitted_weights_would_stay_out(rows, enough):
     one = SimpleNamespace(step=pd.Timedelta("30min"), rows=rows)
     said = short_of(SimpleNamespace(agents=[one] * 12))
-    plan = make_plan(tiny(agents=12, rows=rows, step="30min"), "blind")
+    plan = make_plan(tiny(agents=12, rows=rows, step="30min"), fit_options(protocol="blind"))
     assert (Rules().too_short(plan, rows) is None) == enough == (said == ())
     assert enough or "equal weights need fewer" in said[0]
 

@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
 from atdm.crypto.keys import KEY_BYTES, Field, digest
-from atdm.crypto.ring import WORD_BYTES, UInt64Array
+from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import RunAborted, UsageError
+from atdm.types import UInt64Array
 
 NONCE_BYTES = 16
 _HASHED_BYTES = 12

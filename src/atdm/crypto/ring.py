@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atdm.errors import DataError, PeerError, UsageError
-
-FloatArray = npt.NDArray[np.float64]
-UInt64Array = npt.NDArray[np.uint64]
+from atdm.types import FloatArray, UInt64Array
 
 WORD_BYTES = 8
 CHECK_WORDS = 4

@@ -12,7 +12,7 @@ import pandas as pd
 
 from atdm.data import clock, rules, tables
 from atdm.data.keep import Kept
-from atdm.data.tables import StrPath, Zones
+from atdm.data.tables import StrPath, ZoneTable
 from atdm.errors import DataError
 
 MIN_AGENTS = 3  # with two, each learns the other from the sum: every protocol refuses
@@ -21,34 +21,82 @@ NAMED = 3  # agents that a line about lost rows names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQuality:
-    """What one agent's readings look like."""
+    """What one agent's readings look like.
+
+    Attributes
+    ----------
+    agent : str
+        Its name.
+    rows : int
+        Rows in the file.
+    first : pandas.Timestamp
+        Its first reading.
+    last : pandas.Timestamp
+        Its last reading.
+    step : pandas.Timedelta or None
+        The commonest time between two readings; None for a single row.
+    gaps : int
+        Places where the next row is more than a step away.
+    missing : int
+        Stamps of the table without a temperature or load of this agent, before filling.
+    filled : int or None
+        Stamps it filled across its own gaps; None where a problem comes first.
+    days_out : int or None
+        UTC days on which it has less than half of the rows, after filling; None where a problem comes first.
+    left_out : str
+        Why a fit would leave it out; empty if it stays.
+    min : float
+        Lowest temperature [°C].
+    max : float
+        Highest temperature [°C].
+    stuck_hours : float
+        Longest time at one temperature [h].
+    suspicion : str
+        What looks wrong, in words; empty if nothing does.
+    """
 
     agent: str
-    rows: int  # rows in the file
+    rows: int
     first: pd.Timestamp
     last: pd.Timestamp
-    step: pd.Timedelta | None  # the commonest; None for a single row
-    gaps: int  # places where the next row is more than a step away
-    missing: int  # stamps of the table without a temperature or load of this agent, before filling
-    filled: int | None  # stamps it filled across its own gaps; this and the next are None where a problem comes first
-    days_out: int | None  # UTC days on which it has less than half of the rows, after filling
-    left_out: str  # why a fit would leave it out; empty if it stays
-    min: float  # temperature [°C]
-    max: float  # temperature [°C]
-    stuck_hours: float  # longest time at one temperature [h]
-    suspicion: str  # in words; empty if none
+    step: pd.Timedelta | None
+    gaps: int
+    missing: int
+    filled: int | None
+    days_out: int | None
+    left_out: str
+    min: float
+    max: float
+    stuck_hours: float
+    suspicion: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """The verdict on two tables. `agents` is empty where the zones table cannot be read at all."""
+    """The verdict on two tables.
+
+    Attributes
+    ----------
+    agents : tuple of AgentQuality
+        One for each agent; empty where the zones table cannot be read at all.
+    problems : tuple of str
+        Each a reason for which a fit would be refused.
+    notes : tuple of str
+        What the person should know about the data.
+    rows : int or None
+        Stamps of the table, and those filled; None where a problem comes first.
+    rows_kept : int or None
+        Those of them that a fit would keep; None where a problem comes first.
+    costs : dict
+        Agent → rows lost for all that it lacks or is out on, most first; without those that cost nothing.
+    """
 
     agents: tuple[AgentQuality, ...]
-    problems: tuple[str, ...]  # each a reason a fit would be refused
+    problems: tuple[str, ...]
     notes: tuple[str, ...]
-    rows: int | None  # stamps of the table, and those filled; this and the next are None where a problem comes first
-    rows_kept: int | None  # of them, those a fit would keep
-    costs: dict[str, int]  # agent -> rows lost for all that it lacks or is out on, most first; none that costs nothing
+    rows: int | None
+    rows_kept: int | None
+    costs: dict[str, int]
 
 
 def quality(
@@ -61,7 +109,30 @@ def quality(
     decimal: str = ".",
     fill: str = "2h",
 ) -> Quality:
-    """Look at a cluster's files; the options are those of read_cluster."""
+    """Look at a cluster's files before anything leaves: what `atdm check` prints.
+
+    Parameters
+    ----------
+    zones : str or path-like
+        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW].
+    weather : str or path-like
+        Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²].
+    timezone : str, optional
+        As in `read_cluster`.
+    sort : bool, default False
+        As in `read_cluster`.
+    delimiter : str, default ","
+        As in `read_cluster`.
+    decimal : str, default "."
+        As in `read_cluster`.
+    fill : str, default "2h"
+        As in `read_cluster`.
+
+    Returns
+    -------
+    Quality
+        What the readings look like, and every reason for which a fit would be refused.
+    """
     declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     problems: list[str] = []
     z = w = None
@@ -114,7 +185,7 @@ def _verdict(kept: Kept) -> Iterator[str]:
         yield f"a fit would keep {kept.rows_kept} of {kept.rows} rows" + (f"; most are lost by {most}" if most else "")
 
 
-def _too_few(zones: Zones, kept: Kept | None) -> Iterator[str]:
+def _too_few(zones: ZoneTable, kept: Kept | None) -> Iterator[str]:
     out = len(kept.left_out) if kept else 0
     count = len(zones.agents) - out
     if count < MIN_AGENTS:
@@ -122,7 +193,7 @@ def _too_few(zones: Zones, kept: Kept | None) -> Iterator[str]:
         yield f"{zones.source}: {stay}, every protocol needs {MIN_AGENTS}: add agents"
 
 
-def _rows(zones: Zones, found: Iterable[rules.Finding], kept: Kept | None) -> tuple[AgentQuality, ...]:
+def _rows(zones: ZoneTable, found: Iterable[rules.Finding], kept: Kept | None) -> tuple[AgentQuality, ...]:
     time = zones.time
     step = tables.step_of(zones) or pd.Timedelta(0)
     temperature, load = zones.wide("indoor_temp_c", time), zones.wide("load_kw", time)

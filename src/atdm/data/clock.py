@@ -8,12 +8,10 @@ import re
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from atdm.errors import UsageError
-
-IntArray = npt.NDArray[np.int64]
+from atdm.types import IntArray
 
 MACHINE = ("localtime", "posixrules", "Factory")  # files beside the zones that mean another one on every machine
 MONDAY = pd.Timestamp("1970-01-05")  # any Monday does; a fixed one makes a weekly season start on Mondays

@@ -12,26 +12,55 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules
-from atdm.data.clock import IntArray, stamp
+from atdm.data.clock import stamp
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
+from atdm.types import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Cluster:
-    """Readings of all agents; rows are time stamps (UTC), columns agents."""
+    """Readings of all agents; rows are time stamps (UTC), columns agents.
 
-    temperature: pd.DataFrame  # indoor [°C]
-    load: pd.DataFrame  # heating power, cooling negative [kW]
-    outdoor: pd.Series  # outdoor temperature [°C]
-    solar: pd.Series  # global horizontal irradiance [kW/m²]
-    owner: pd.Series  # agent -> building, itself where none was given
+    Made by `read_cluster`, `load_sample` or `Cluster.from_frames`. It prints its size, never its readings.
+
+    Attributes
+    ----------
+    temperature : pandas.DataFrame
+        Indoor temperature by time and agent [°C].
+    load : pandas.DataFrame
+        Heating power by time and agent, cooling negative [kW].
+    outdoor : pandas.Series
+        Outdoor temperature [°C].
+    solar : pandas.Series
+        Global horizontal irradiance [kW/m²].
+    owner : pandas.Series
+        Agent → building; the agent itself where none was given.
+    step : pandas.Timedelta
+        Time from one row to the next.
+    timezone : str
+        IANA name of the clock that the season follows.
+    filled : pandas.Series
+        Agent → number of stamps it filled across gaps of its own, dropped rows included.
+    left_out : dict
+        Agent of the data that is not in the cluster → why.
+    rows_dropped : int
+        Stamps left out because some agent, or the weather, had no reading.
+    notes : tuple of str
+        What the person should know about the data.
+    """
+
+    temperature: pd.DataFrame
+    load: pd.DataFrame
+    outdoor: pd.Series
+    solar: pd.Series
+    owner: pd.Series
     step: pd.Timedelta
-    timezone: str  # IANA name: the clock the season follows
-    filled: pd.Series  # agent -> number of stamps it filled across gaps of its own, dropped rows included
-    left_out: dict[str, str]  # agent of the data that is not in the cluster -> why
-    rows_dropped: int  # stamps left out because some agent, or the weather, had no reading
-    notes: tuple[str, ...]  # what the person should know about the data
+    timezone: str
+    filled: pd.Series
+    left_out: dict[str, str]
+    rows_dropped: int
+    notes: tuple[str, ...]
 
     @classmethod
     def from_frames(
@@ -46,12 +75,39 @@ class Cluster:
         notes: Sequence[str] = (),
         fill: str = "2h",
     ) -> "Cluster":
-        """A cluster from wide frames in memory, under the rules files are read by.
+        """A cluster from wide frames in memory, under the rules by which files are read.
 
-        temperature [°C] and load [kW] have one column per agent, outdoor [°C] and solar [kW/m²] are series;
-        all share one increasing zone-aware index. fill: the longest span without readings that an agent fills by
-        itself; "0h" fills nothing. Rows with a missing value are dropped for all and counted, unless that costs a
-        tenth of the rows: then agents are left out, at most a third of them (`left_out`).
+        All four tables share one increasing zone-aware index. Rows with a missing value are dropped for all agents and
+        counted. Where that would cost a tenth of the rows, agents are left out instead, at most a third of them.
+
+        Parameters
+        ----------
+        temperature : pandas.DataFrame
+            Indoor temperature, one column per agent [°C].
+        load : pandas.DataFrame
+            Heating power, cooling negative, the same columns [kW].
+        outdoor : pandas.Series
+            Outdoor temperature [°C].
+        solar : pandas.Series
+            Global horizontal irradiance [kW/m²].
+        owner : pandas.Series, optional
+            Agent → building; by default every agent is its own.
+        timezone : str, default "UTC"
+            IANA name of the clock that the season follows.
+        notes : sequence of str, default ()
+            Remarks to keep in `Cluster.notes`.
+        fill : str, default "2h"
+            Longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
+
+        Returns
+        -------
+        Cluster
+            The readings that can be used.
+
+        Raises
+        ------
+        DataError
+            The tables do not belong together, or hold values that cannot be.
         """
         clock.zone(timezone)
         longest = clock.duration(fill, zero=True)
@@ -95,7 +151,18 @@ class Cluster:
         return clock.segments(self.time, self.step)
 
     def phase(self, period: int) -> IntArray:
-        """Season index of each row: the k-th step after local midnight has index k (mod period)."""
+        """Index of each row in the season: the k-th step after local midnight has index k modulo the period.
+
+        Parameters
+        ----------
+        period : int
+            P: steps in one season.
+
+        Returns
+        -------
+        array of int
+            One index per row.
+        """
         return clock.phase(self.time, self.step, self.timezone, period)
 
     def by_building(self) -> "Cluster":
@@ -117,7 +184,23 @@ class Cluster:
         )
 
     def select(self, agents: Sequence[str]) -> "Cluster":
-        """The same rows for some agents, in the order given."""
+        """The same rows for some agents.
+
+        Parameters
+        ----------
+        agents : sequence of str
+            Names, each once, in the order wanted.
+
+        Returns
+        -------
+        Cluster
+            The cluster of these agents.
+
+        Raises
+        ------
+        UsageError
+            A name that is not in the cluster.
+        """
         names = list(agents)
         unknown = [name for name in names if name not in self.owner.index]
         if unknown or not names or len(set(names)) < len(names):

@@ -21,13 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from atdm.errors import DataError
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from atdm.types import BoolArray, FloatArray, IntArray
 
 LONGEST_SECONDS = 7200  # 2 h: rooms change little and nearly linearly in that time; DESIGN §5.4
 DAY = 86400  # [s]

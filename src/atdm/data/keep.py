@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, gaps
-from atdm.data.gaps import BoolArray, Company, Filled, IntArray
+from atdm.data.gaps import Company, Filled
+from atdm.types import BoolArray, IntArray
 
 NS = 10**9  # ns per s
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import IntArray, spell, stamp
+from atdm.data.clock import spell, stamp
+from atdm.types import IntArray
 
 INDOOR_C = (-30.0, 70.0)  # the usual error codes -40, 85 and 127 lie outside
 OUTDOOR_C = (-60.0, 60.0)

@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, columns, rules
-from atdm.data.clock import IntArray, spell, stamp
+from atdm.data.clock import spell, stamp
 from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
+from atdm.types import IntArray
 
 StrPath = str | PathLike[str]
 
@@ -46,7 +47,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Zones:
+class ZoneTable:
     """The readings of a zones table, one row per agent and stamp, by agent and time."""
 
     source: str
@@ -75,7 +76,7 @@ class Zones:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Weather:
+class WeatherTable:
     """The readings of a weather table, by time."""
 
     source: str
@@ -93,12 +94,35 @@ def read_cluster(
     decimal: str = ".",
     fill: str = "2h",
 ) -> Cluster:
-    """Read a cluster (or one agent's own file) from parquet, .csv or .csv.gz files.
+    """Read a cluster, or one agent's own file, from parquet, .csv or .csv.gz files.
 
-    timezone: IANA name of the clock the season follows and of stamps written without offset; UTC if not given,
-    and then every stamp must say its offset. sort: accept rows that are not in time order. delimiter, decimal: of CSV.
-    fill: the longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
-    Raises DataError, in one line, for anything that cannot be used as it is.
+    Parameters
+    ----------
+    zones : str or path-like
+        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW].
+    weather : str or path-like
+        Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²].
+    timezone : str, optional
+        IANA name of the clock that the season follows and of stamps written without offset. By default UTC, and then
+        every stamp must say its offset.
+    sort : bool, default False
+        Accept rows that are not in the order of time.
+    delimiter : str, default ","
+        Between the columns of a CSV file.
+    decimal : str, default "."
+        Decimal mark of a CSV file.
+    fill : str, default "2h"
+        Longest span without readings that an agent fills by itself, linearly; "0h" fills nothing.
+
+    Returns
+    -------
+    Cluster
+        The readings that can be used.
+
+    Raises
+    ------
+    DataError
+        Anything that cannot be used as it is, in one line.
     """
     declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     z, w = read_zones(zones, declared), read_weather(weather, declared)
@@ -107,7 +131,7 @@ def read_cluster(
     return combined(z, w, declared, kept_of(z, w, declared))
 
 
-def read_zones(path: StrPath, declared: Format) -> Zones:
+def read_zones(path: StrPath, declared: Format) -> ZoneTable:
     """The zones table, typed, without doubles, in order; its values are not judged yet."""
     where = Path(path)
     table = read_table(
@@ -118,20 +142,22 @@ def read_zones(path: StrPath, declared: Format) -> Zones:
     agents = pd.Index(names, name="agent")
     owner = _owner(table, where, codes, agents)
     long, notes = _ordered(long, where, declared, agents)
-    return Zones(source=str(where), readings=long, agents=agents, owner=owner, notes=(*_ignored(table, where), *notes))
+    return ZoneTable(
+        source=str(where), readings=long, agents=agents, owner=owner, notes=(*_ignored(table, where), *notes)
+    )
 
 
-def read_weather(path: StrPath, declared: Format) -> Weather:
+def read_weather(path: StrPath, declared: Format) -> WeatherTable:
     """The weather table, typed, without doubles, in order; its values are not judged yet."""
     where = Path(path)
     table = read_table(where, ("time", "outdoor_temp_c", "solar_w_m2"), delimiter=declared.delimiter)
     long = pd.DataFrame({"code": 0, **_values(table, where, ("outdoor_temp_c", "solar_w_m2"), declared)})
     long, notes = _ordered(long, where, declared, None)
     readings = long.drop(columns="code").set_index("time")
-    return Weather(source=str(where), readings=readings, notes=(*_ignored(table, where), *notes))
+    return WeatherTable(source=str(where), readings=readings, notes=(*_ignored(table, where), *notes))
 
 
-def kept_of(zones: Zones, weather: Weather, declared: Format) -> Kept:
+def kept_of(zones: ZoneTable, weather: WeatherTable, declared: Format) -> Kept:
     """What a fit would keep of two tables that have no fault."""
     time, sky = zones.time, weather.readings
     within = sky[(sky.index >= time[0]) & (sky.index <= time[-1])]
@@ -148,7 +174,7 @@ def kept_of(zones: Zones, weather: Weather, declared: Format) -> Kept:
     )
 
 
-def combined(zones: Zones, weather: Weather, declared: Format, kept: Kept) -> Cluster:
+def combined(zones: ZoneTable, weather: WeatherTable, declared: Format, kept: Kept) -> Cluster:
     """The cluster of what is kept of two tables."""
     return assemble(
         kept,
@@ -159,14 +185,14 @@ def combined(zones: Zones, weather: Weather, declared: Format, kept: Kept) -> Cl
     )
 
 
-def faults(zones: Zones, weather: Weather) -> Iterator[rules.Finding]:
+def faults(zones: ZoneTable, weather: WeatherTable) -> Iterator[rules.Finding]:
     """Every reason not to use the two tables together."""
     yield from zone_faults(zones)
     yield from weather_faults(weather)
     yield from _coverage_faults(zones, weather)
 
 
-def zone_faults(zones: Zones) -> Iterator[rules.Finding]:
+def zone_faults(zones: ZoneTable) -> Iterator[rules.Finding]:
     """Every reason not to use a zones table."""
     time = zones.time
     yield from _step_faults(zones)
@@ -176,7 +202,7 @@ def zone_faults(zones: Zones) -> Iterator[rules.Finding]:
     yield from rules.load_faults(zones.wide("load_kw", time), f"{zones.source}: load_kw")
 
 
-def weather_faults(weather: Weather) -> Iterator[rules.Finding]:
+def weather_faults(weather: WeatherTable) -> Iterator[rules.Finding]:
     """Every reason not to use a weather table."""
     outdoor, solar = (weather.readings[[name]].set_axis([""], axis="columns") for name in weather.readings.columns)
     time = pd.DatetimeIndex(weather.readings.index)
@@ -184,7 +210,7 @@ def weather_faults(weather: Weather) -> Iterator[rules.Finding]:
     yield from rules.solar_faults(solar, f"{weather.source}: solar_w_m2", time[-1] - time[0])
 
 
-def step_of(zones: Zones) -> pd.Timedelta | None:
+def step_of(zones: ZoneTable) -> pd.Timedelta | None:
     """The commonest time between an agent's readings; None where no agent has two."""
     lengths, _ = zones.differences()
     return pd.Timedelta(clock.commonest_step(lengths), unit="ns") if len(lengths) else None
@@ -248,7 +274,7 @@ def _agent(long: pd.DataFrame, row: int, agents: pd.Index | None) -> str:
     return "" if agents is None else f"agent {agents[int(long['code'].iloc[row])]!r} at "
 
 
-def _step_faults(zones: Zones) -> Iterator[rules.Finding]:
+def _step_faults(zones: ZoneTable) -> Iterator[rules.Finding]:
     lengths, rows = zones.differences()
     code, time = zones.readings["code"].to_numpy(), zones.readings["time"]
 
@@ -290,7 +316,7 @@ def _step_faults(zones: Zones) -> Iterator[rules.Finding]:
         yield rules.Finding(named(code[shifted]), "off the grid", text)
 
 
-def _coverage_faults(zones: Zones, weather: Weather) -> Iterator[rules.Finding]:
+def _coverage_faults(zones: ZoneTable, weather: WeatherTable) -> Iterator[rules.Finding]:
     time, sky = zones.time, pd.DatetimeIndex(weather.readings.index)
     missing = time.difference(sky)
     if len(missing):

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from atdm.errors import RunAborted
-from atdm.kernel.design import FloatArray
 from atdm.kernel.weights import check_ridge_zero, free_weights, nonnegative_weights
+from atdm.types import FloatArray
 
 RIDGE_GROWTH = 1.1  # nonnegative="ridge" tries λ·1.1ᵏ
 RIDGE_STEPS = 240  # λ·1.1²⁴⁰ ≈ 10¹⁰ λ; by then ξ = 1/K for any data

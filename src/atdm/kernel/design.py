@@ -4,48 +4,107 @@ Everything here follows from the weather, the load total and the clock, which al
 Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` says which belong together.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg.lapack import dgeqp3, dorgqr
 
 from atdm.errors import DataError, UsageError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from atdm.types import FloatArray, IntArray
 
 REFERENCE_TEMP = 20.0  # °C; indoor temperatures are centred here: smaller numbers, absorbed by the season since Σξ = 1
 DEPENDENT = 1e-10  # a column whose part outside the others is below this share of its norm counts as dependent
 
 
+class Input(NamedTuple):
+    """One input of Eq. (2), known to everybody, and the coefficients of its lags."""
+
+    name: str  # of its series, in Inputs
+    coefficient: str  # of its M+1 coefficients, in Coefficients
+    symbol: str
+    unit: str  # of a coefficient
+    backwards: str  # what a response of the wrong sign says
+
+
+INPUTS = (
+    Input("load", "beta", "β", "K/kW", "more heat cools"),
+    Input("outdoor", "gamma", "γ", "-", "warmer weather cools"),
+    Input("solar", "theta", "θ", "K m²/kW", "more sun cools"),
+)
+LAGGED = ("alpha", *(i.coefficient for i in INPUTS))  # coefficients that belong to lags, in the order of Eq. (2)
+COEFFICIENTS = (*LAGGED, "occupancy")
+SYMBOLS = {"alpha": "α", **{i.coefficient: i.symbol for i in INPUTS}, "occupancy": "occ"}
+UNITS = {"alpha": "-", **{i.coefficient: i.unit for i in INPUTS}, "occupancy": "K"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What everybody knows about the window, row by row, and how it is split."""
+    """What everybody knows about the window, row by row, and how it is split.
 
-    load: FloatArray  # h: heating power of the whole cluster  [kW]
-    outdoor: FloatArray  # o: outdoor temperature                 [°C]
-    solar: FloatArray  # r: solar irradiance                    [kW/m²]
-    phase: IntArray  # season index of each row, 0 … period−1
-    segment: IntArray  # number of the gap-free segment of each row
-    period: int  # P: steps in one season
-    train: int  # rows 0 … train−1 are for training, the rest for testing
+    Parameters
+    ----------
+    load : array of float
+        h: heating power of the whole cluster [kW].
+    outdoor : array of float
+        o: outdoor temperature [°C].
+    solar : array of float
+        r: solar irradiance [kW/m²].
+    phase : array of int
+        Index of each row in the season, 0 … P − 1.
+    segment : array of int
+        Number of the gap-free segment of each row.
+    period : int
+        P: steps in one season.
+    train : int
+        Rows 0 … train − 1 are for training, the rest for testing.
+    """
+
+    load: FloatArray
+    outdoor: FloatArray
+    solar: FloatArray
+    phase: IntArray
+    segment: IntArray
+    period: int
+    train: int
 
     def __len__(self) -> int:
         return len(self.phase)
 
+    def series(self) -> Iterator[FloatArray]:
+        """In the order of INPUTS."""
+        return (getattr(self, i.name) for i in INPUTS)
+
+    def between(self, start: int, stop: int, train: int = 0) -> "Inputs":
+        """Some of the rows alone.
+
+        Parameters
+        ----------
+        start : int
+            First row.
+        stop : int
+            Row after the last.
+        train : int, default 0
+            How many of them are for training.
+
+        Returns
+        -------
+        Inputs
+            The same inputs on these rows.
+        """
+        part = slice(start, stop)
+        cut = {i.name: getattr(self, i.name)[part] for i in INPUTS}
+        return replace(self, phase=self.phase[part], segment=self.segment[part], train=train, **cut)
+
     def training_part(self) -> "Inputs":
         """The training rows alone; the others are cut off, so that nobody can look."""
-        n = self.train
-        return replace(
-            self, load=self.load[:n], outdoor=self.outdoor[:n], solar=self.solar[:n], phase=self.phase[:n],
-            segment=self.segment[:n],
-        )  # fmt: skip
+        return self.between(0, self.train, self.train)
 
 
 def parameter_count(order: int, period: int) -> int:
     """Free parameters of Eq. (2) beside the weights."""
-    return order + 3 * (order + 1) + period
+    return order + len(INPUTS) * (order + 1) + period
 
 
 def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArray:
@@ -58,7 +117,7 @@ def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArra
 def forcing_columns(inputs: Inputs, rows: IntArray, order: int) -> FloatArray:
     """[lags of h | lags of o | lags of r] at the given rows: the inputs of Eq. (2) without the season."""
     lagged = rows - np.arange(order + 1)[:, None]
-    return np.concatenate([values[lagged] for values in (inputs.load, inputs.outdoor, inputs.solar)]).T
+    return np.concatenate([values[lagged] for values in inputs.series()]).T
 
 
 def seasonal_means(series: FloatArray, phase: IntArray, counts: IntArray) -> FloatArray:
@@ -118,13 +177,13 @@ class Design:
         q, _, _ = dorgqr(factored, scales, overwrite_a=True)
         rank = int((np.abs(np.diag(triangle)) > DEPENDENT).sum())
         if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
-            names = [f"{v}[t-{m}]" for v in ("load", "outdoor", "solar") for m in range(order + 1)]
+            names = [f"{v}[t-{m}]" for v, *_ in INPUTS for m in range(order + 1)]
             dependent = [names[i] for i in sorted(pivots[rank:])]
             dependent += [f"season step {k}" for k in np.flatnonzero(counts == 0)]
             shown = ", ".join(dependent[:6]) + (", …" if len(dependent) > 6 else "")
             raise DataError(
                 f"training rows do not determine {len(dependent)} of {len(norms) + inputs.period} columns ({shown}): "
-                "use a window where they vary, or ask for the minimum-norm solution (--minimum-norm)"
+                "use a window where they vary, or ask for the minimum-norm solution"
             )
         return cls(
             order=order,

@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 
 from atdm.kernel.descent import Columns, Descent, Status, descend, descend_nonnegative, sp1
-from atdm.kernel.design import REFERENCE_TEMP, Design, FloatArray, Inputs
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.thermal import Coefficients, Metrics, coefficients, evaluate
+from atdm.types import FloatArray
 
 Nonnegative = Literal["ridge", "exact", False]
 

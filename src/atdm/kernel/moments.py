@@ -10,8 +10,9 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from atdm.kernel.descent import lag_filter, sp1
-from atdm.kernel.design import Design, FloatArray
+from atdm.kernel.design import Design
 from atdm.kernel.weights import solve_dual
+from atdm.types import FloatArray
 
 CLIPPED_TOLERANCE = 1e-11  # of Σξ − 1 and of the residual, relative to its size
 RESTART = 4.0  # times the shortest plain step so far: beyond that the updates are dropped

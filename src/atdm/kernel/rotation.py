@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import lstsq, null_space, solve_triangular
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import FloatArray, IntArray
+from atdm.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
-from atdm.kernel.design import Design, FloatArray
+from atdm.kernel.design import Design
+from atdm.types import FloatArray
 
 SETTLED = 1e-10  # change of the weights, relative to the largest, at which a ladder stands still
 
@@ -133,7 +134,7 @@ class Span:
         return answer
 
     def pull(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
-        """What every reading of an agent counts for in its own part of ZᵀZξ, over the whole window: Z_iᵀ(Zξ) = pull·x_i.
+        """What each reading of an agent counts for in its part of ZᵀZξ, over the whole window: Z_iᵀ(Zξ) = pull·x_i.
         The lags of Z_i are moved over to Zξ; projecting them as well would change nothing, for Zξ is projected."""
         error = self.residual_series(alpha, c)
         spread = np.zeros(len(self.sums[0]))

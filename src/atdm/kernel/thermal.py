@@ -1,6 +1,7 @@
 """The aggregate thermal dynamic model, Eq. (2): coefficients, prediction and metrics."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,40 +9,74 @@ from scipy.linalg.blas import dtbsv
 from scipy.linalg.lapack import dtrtrs
 
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Design, FloatArray, Inputs, IntArray, lagged_rows, seasonal_means
+from atdm.kernel.design import COEFFICIENTS, INPUTS, LAGGED, Design, Inputs, lagged_rows, seasonal_means
+from atdm.types import FloatArray, IntArray
 
 Metrics = dict[str, dict[str, dict[str, float]]]  # train|test → one_step|free_run → rmse|mape|r2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}          Eq. (2)"""
+    """The coefficients of Eq. (2).
 
-    alpha: FloatArray  # M values: retention of the aggregate temperature     [-]
-    beta: FloatArray  # M+1 values: response to heating power                 [K/kW]
-    gamma: FloatArray  # M+1 values: pull of the outdoor temperature          [-]
-    theta: FloatArray  # M+1 values: response to solar irradiance             [K/(kW/m²)]
-    occupancy: FloatArray  # P values: what occupants and the rest of the day add [K]
+    Parameters
+    ----------
+    alpha : array of float
+        α, M values: retention of the aggregate temperature [-].
+    beta : array of float
+        β, M + 1 values: response to heating power [K/kW].
+    gamma : array of float
+        γ, M + 1 values: pull of the outdoor temperature [-].
+    theta : array of float
+        θ, M + 1 values: response to solar irradiance [K/(kW/m²)].
+    occupancy : array of float
+        P values: what occupants and the rest of the day add [K].
+    """
+
+    alpha: FloatArray
+    beta: FloatArray
+    gamma: FloatArray
+    theta: FloatArray
+    occupancy: FloatArray
 
     def parts(self) -> tuple[FloatArray, ...]:
-        return self.alpha, self.beta, self.gamma, self.theta, self.occupancy
+        """α, β, γ, θ and occupancy, in this order."""
+        return tuple(getattr(self, name) for name in COEFFICIENTS)
+
+    def gains(self) -> Iterator[FloatArray]:
+        """What lags of the inputs are multiplied by, in the order of INPUTS."""
+        return (getattr(self, i.coefficient) for i in INPUTS)
 
     @property
     def order(self) -> int:
+        """M: how many past steps the model looks back."""
         return len(self.alpha)
 
     @property
     def period(self) -> int:
+        """P: steps in one season."""
         return len(self.occupancy)
 
     def forcing(self, inputs: Inputs, rows: IntArray) -> FloatArray:
-        """Everything in Eq. (2) but the lags of s, at the given rows.  [°C]"""
+        """Everything in Eq. (2) but the lags of s.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            The model's inputs.
+        rows : array of int
+            Rows wanted.
+
+        Returns
+        -------
+        array of float
+            One value per row [°C].
+        """
         if not len(rows):
             return np.empty(0)
-        everywhere = np.convolve(inputs.load, self.beta)  # Σ β_m h_{t−m}
-        everywhere += np.convolve(inputs.outdoor, self.gamma)
-        everywhere += np.convolve(inputs.solar, self.theta)
-        answer: FloatArray = everywhere[rows] + self.occupancy[inputs.phase[rows]]
+        lags = zip(inputs.series(), self.gains(), strict=True)
+        everywhere = sum(np.convolve(series, gains) for series, gains in lags)  # Σ β_m h_{t−m} + Σ γ_m o_{t−m} + …
+        answer: FloatArray = np.asarray(everywhere)[rows] + self.occupancy[inputs.phase[rows]]
         return answer
 
 
@@ -51,8 +86,8 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
     gains, season, left = regress(design, filtered)
     if len(season) != period:
         raise ValueError(f"design has {len(season)} season columns, expected {period}")
-    beta, gamma, theta = gains.reshape(3, design.order + 1)
-    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=season), float(left @ left)
+    by_input = dict(zip(LAGGED[1:], gains.reshape(-1, design.order + 1), strict=True))
+    return Coefficients(alpha=alpha, occupancy=season, **by_input), float(left @ left)
 
 
 def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

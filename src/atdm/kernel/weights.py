@@ -6,13 +6,10 @@ With more agents than rows, G⁻¹ is taken through the n × n matrix λI + ZZ�
 """
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from atdm.errors import UsageError
-from atdm.kernel.design import FloatArray
-
-BoolArray = npt.NDArray[np.bool_]
+from atdm.types import FloatArray
 
 SINGULAR = 1e8  # condition number of Z above which λ = 0 leaves the weights undetermined
 

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
 from atdm.errors import RunAborted
-from atdm.kernel.design import FloatArray, IntArray
-from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, WeightsName, day_count, first_day
+from atdm.protocol.options import WeightsName
+from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Readings, positions
+from atdm.types import BoolArray, FloatArray, IntArray
 
 MOST_ASKINGS = 4  # of one question, or of one stamp: a run that broke off can be repeated
 BLOCK = 28  # days in which companies only shrink: UTC day number div 28
@@ -42,7 +43,6 @@ ASKED_TOO_OFTEN = f"this question was answered {MOST_ASKINGS} times"
 NO_ROOM = "a day of the window has had all the totals it can give"
 
 Kind = Literal["open", "total", "signs", "release"]  # open: the first total of a fit
-BoolArray = NDArray[np.bool_]
 
 
 class Booking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, array_like=True):
@@ -295,8 +295,10 @@ class Account:
         new = positions(self.time, readings.time) < 0
         if new.any():
             sent = readings if new.all() else readings.at(np.flatnonzero(new))
-            columns = zip((sent.time, sent.temperature, sent.load, sent.filled), ("<i8", "<f8", "<f8", np.uint8))
-            self.book(Sent(*(column.astype(kind, copy=False).tobytes() for column, kind in columns)))
+            self.book(Sent(
+                sent.time.astype("<i8", copy=False).tobytes(), sent.temperature.astype("<f8", copy=False).tobytes(),
+                sent.load.astype("<f8", copy=False).tobytes(), sent.filled.astype(np.uint8).tobytes(),
+            ))  # fmt: skip
         return days
 
     def booked(self) -> tuple[AnyBooking, ...]:
@@ -390,4 +392,3 @@ class Account:
             dict(saved.days), dict(saved.companies), dict(saved.questions),
             time.astype(np.int64), temperature.astype(float), load.astype(float), filled.copy(), shown.copy(),
         )  # fmt: skip
-

@@ -41,12 +41,12 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.moments import MomentsPart
 from atdm.protocol.paper import PaperPart
-from atdm.protocol.part import Host, Own, Part
+from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.roster import Roster, check_roster
 from atdm.protocol.rules import Rules
-from atdm.protocol.session import RandomBytes, Session, agree, announce_hash, make_ready
+from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
     Entry,
     Memory,
@@ -66,7 +66,7 @@ PARTS: dict[str, type[Part]] = {
 }  # fmt: skip
 
 
-class State(StrEnum):
+class AgentState(StrEnum):
     WAITING = "waiting"  # for an announcement
     JOINED = "joined"  # accepted a plan, waiting for everybody's keys
     RUNNING = "running"  # the protocol's own table decides
@@ -100,7 +100,7 @@ class Agent:
         is now, for announcements of another one."""
         check_roster(roster, authority)
         self.name = roster.members[roster.index(identity.public)].name
-        self.own = Own(
+        self.own = AgentContext(
             readings=readings,
             weather=weather,
             rules=rules,
@@ -110,7 +110,7 @@ class Agent:
             notebook=Notebook("agents", keep),
             host=Host() if host is None else host,
         )
-        self.state = State.WAITING
+        self.state = AgentState.WAITING
         self.part: Part | None = None
         self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
@@ -131,7 +131,7 @@ class Agent:
         if data == seen:
             return replies
         replies = self._answer(data)
-        state, self.state = self.state, State.HALTED  # for as long as it is not known what the store holds
+        state, self.state = self.state, AgentState.HALTED  # for as long as it is not known what the store holds
         self._save(state, data, replies)
         self.state, self._last = state, (data, replies)
         return replies
@@ -148,16 +148,16 @@ class Agent:
 
     # What survives a restart
 
-    def _save(self, state: State, data: bytes, replies: list[bytes]) -> None:
+    def _save(self, state: AgentState, data: bytes, replies: list[bytes]) -> None:
         """Write down an accepted message: between runs as a snapshot, within a run as an entry."""
         bookings = self.own.memory.account.booked()
         if self._store is None:
             return
-        joined = state is State.JOINED
+        joined = state is AgentState.JOINED
         if joined:  # whatever came before this run is over, and which days this agent is in on is judged
             self._store.replace(self._snapshot(*self._last))
             bookings = ()
-        if state in (State.JOINED, State.RUNNING):
+        if state in (AgentState.JOINED, AgentState.RUNNING):
             seed = self._seed if joined else b""
             entry = Entry(message=data, answer=answer_hash(replies), seed=seed, bookings=bookings)
             self._store.append(encode_entry(entry))
@@ -184,7 +184,7 @@ class Agent:
             for entry in entries:
                 memory.account.apply(entry.bookings)
             self.own = replace(self.own, memory=memory)
-            self.state, self.part = State.LOST, None
+            self.state, self.part = AgentState.LOST, None
 
     def _play(self, entries: list[Entry]) -> bool:
         """Whether every message gives the answer it gave before."""
@@ -204,11 +204,11 @@ class Agent:
 
     def _limit(self) -> int:
         """Bytes of the largest message that can come next."""
-        if self.state is State.LOST:
+        if self.state is AgentState.LOST:
             return ANY_MESSAGE
         if self.part is not None:
             return max(ANNOUNCEMENT, self.part.largest())
-        if self.state is State.JOINED and self._announce is not None:
+        if self.state is AgentState.JOINED and self._announce is not None:
             days = len(plan_days(self._announce.plan))
             return ANNOUNCEMENT + (129 + days // 8) * len(self.roster)
         return ANNOUNCEMENT
@@ -216,16 +216,16 @@ class Agent:
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): say on which days this agent is in."""
         announce = expect(message, Announce)
-        under_way = self._announce if self.state in (State.JOINED, State.RUNNING) else None
+        under_way = self._announce if self.state in (AgentState.JOINED, AgentState.RUNNING) else None
         if under_way is not None and announce.attempt <= under_way.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._find_roster(announce.roster)
-        self._leave(State.WAITING)  # a run of which no end was heard is over when another begins
+        self._leave(AgentState.WAITING)  # a run of which no end was heard is over when another begins
         verdict = self._verdict(announce.plan)
         self._announce = announce
         self._seed = self._random_bytes(32)
         ready, self._exchange = make_ready(self._identity, announce, self._seed, verdict)
-        self.state = State.JOINED
+        self.state = AgentState.JOINED
         return [ready]
 
     def _find_roster(self, wanted: bytes) -> None:
@@ -283,7 +283,7 @@ class Agent:
         try:
             if self._announce is None:
                 raise PeerError("no run was announced: ignored")
-            run = agree(self._announce, self.roster, expect(message, Keys))
+            run = begin_run(self._announce, self.roster, expect(message, Keys))
             if all(member.identity != self._identity.public for member in run.members):
                 raise RunAborted("this agent is not in the company")
             session = Session(run, run.index(self._identity.public), self._exchange, self._seed)
@@ -296,7 +296,7 @@ class Agent:
         if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(run.owners) < 2:
             raise RunAborted("the company is too small for two totals: collect with equal weights")
         self.part = PARTS[plan.protocol](session, self.own)
-        self.state = State.RUNNING
+        self.state = AgentState.RUNNING
         return self.part.begin()
 
     def _run(self, message: ToAgent) -> list[Message]:
@@ -306,7 +306,7 @@ class Agent:
         replies = self.part.receive(message)
         if self.part.finished:
             self.weight = self.part.weight
-            self._leave(State.DONE)
+            self._leave(AgentState.DONE)
         return replies
 
     def _stop(self, message: ToAgent) -> list[Message]:
@@ -316,7 +316,7 @@ class Agent:
             known.add(self.part.session.run.id)
         if expect(message, Abort).run not in known:
             raise PeerError("end of another run: ignored")
-        self._leave(State.ABORTED)
+        self._leave(AgentState.ABORTED)
         return []
 
     def _say_lost(self, message: ToAgent) -> list[Message]:
@@ -324,35 +324,35 @@ class Agent:
         return [self._refuse("this agent restarted and cannot resume byte for byte: run again")]
 
     def _refuse(self, reason: str) -> Refuse:
-        self._leave(State.ABORTED)
+        self._leave(AgentState.ABORTED)
         return Refuse(reason=f"{self.name}: {reason}")
 
-    def _leave(self, state: State) -> None:
+    def _leave(self, state: AgentState) -> None:
         """The run is over for this agent; what it learned for later runs stays."""
         if self.part is not None:
             self.part.remember()
         self.state, self.part, self._announce = state, None, None
 
-    TRANSITIONS: dict[tuple[State, type], Callable[["Agent", ToAgent], list[Message]]] = {
-        (State.WAITING, Announce): _join,
-        (State.DONE, Announce): _join,
-        (State.ABORTED, Announce): _join,
-        (State.JOINED, Announce): _join,
-        (State.RUNNING, Announce): _join,
-        (State.LOST, Announce): _join,
-        (State.JOINED, Keys): _agree,
-        (State.JOINED, Abort): _stop,
-        (State.RUNNING, Secret): _run,
-        (State.RUNNING, Seal): _run,
-        (State.RUNNING, Total): _run,
-        (State.RUNNING, Ask): _run,
-        (State.RUNNING, Receipts): _run,
-        (State.RUNNING, Finished): _run,
-        (State.RUNNING, Abort): _stop,
-        (State.LOST, Keys): _say_lost,
-        (State.LOST, Secret): _say_lost,
-        (State.LOST, Seal): _say_lost,
-        (State.LOST, Total): _say_lost,
-        (State.LOST, Ask): _say_lost,
-        (State.LOST, Receipts): _say_lost,
+    TRANSITIONS: dict[tuple[AgentState, type], Callable[["Agent", ToAgent], list[Message]]] = {
+        (AgentState.WAITING, Announce): _join,
+        (AgentState.DONE, Announce): _join,
+        (AgentState.ABORTED, Announce): _join,
+        (AgentState.JOINED, Announce): _join,
+        (AgentState.RUNNING, Announce): _join,
+        (AgentState.LOST, Announce): _join,
+        (AgentState.JOINED, Keys): _agree,
+        (AgentState.JOINED, Abort): _stop,
+        (AgentState.RUNNING, Secret): _run,
+        (AgentState.RUNNING, Seal): _run,
+        (AgentState.RUNNING, Total): _run,
+        (AgentState.RUNNING, Ask): _run,
+        (AgentState.RUNNING, Receipts): _run,
+        (AgentState.RUNNING, Finished): _run,
+        (AgentState.RUNNING, Abort): _stop,
+        (AgentState.LOST, Keys): _say_lost,
+        (AgentState.LOST, Secret): _say_lost,
+        (AgentState.LOST, Seal): _say_lost,
+        (AgentState.LOST, Total): _say_lost,
+        (AgentState.LOST, Ask): _say_lost,
+        (AgentState.LOST, Receipts): _say_lost,
     }

@@ -37,15 +37,14 @@ from atdm.protocol.paper import PaperDesk
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Members, Roster
-from atdm.protocol.session import Run, agree, announce_hash, check_ready, make_keys
+from atdm.protocol.session import Run, announce_hash, begin_run, check_ready, make_keys
 
 DESKS: dict[str, type[Desk]] = {
     "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "collect": CollectDesk,
 }  # fmt: skip
 
 
-
-class State(StrEnum):
+class AggregatorState(StrEnum):
     GATHERING = "gathering"  # waiting for agents' answers to the announcement
     RUNNING = "running"  # the protocol's desk decides
     DONE = "done"
@@ -73,7 +72,7 @@ class Aggregator:
             raise UsageError("equal weights are collected: announce the rows to collect, then fit what they give")
         self.roster = roster
         self.notebook = Notebook("aggregator", keep)
-        self.state = State.GATHERING
+        self.state = AggregatorState.GATHERING
         self.reasons: list[str] = []
         self.run: Run | None = None
         self.desk: Desk | None = None
@@ -96,7 +95,8 @@ class Aggregator:
         """Who is not in the company, and why, in the agents' own fixed words."""
         inside = {member.name for member in self.members} if self.run is not None else set()
         return {
-            member.name: (one_line(self.answers[i].reason) or "left out") if i in self.answers
+            member.name: (one_line(self.answers[i].reason) or "left out")
+            if i in self.answers
             else self.refusals.get(i, "no answer")
             for i, member in enumerate(self.roster.members)
             if member.name not in inside
@@ -142,7 +142,7 @@ class Aggregator:
 
     def abort(self, reason: str) -> list[Outgoing]:
         """End the run without a result and tell everybody."""
-        self.state = State.ABORTED
+        self.state = AggregatorState.ABORTED
         self.reasons.append(reason)
         run = self.run.id if self.run else announce_hash(self._announce)
         message = [Outgoing(None, encode(Abort(run=run, reason=reason)))]
@@ -168,7 +168,7 @@ class Aggregator:
     def ignored(self, sender: int) -> list[Outgoing]:
         """An agent that did not take the announcement is out; its own output says why."""
         self.refusals[sender] = "ignored the announcement: its own output says why"
-        return self._tried() if self.state is State.GATHERING and self._all_heard() else []
+        return self._tried() if self.state is AggregatorState.GATHERING and self._all_heard() else []
 
     def close(self) -> list[Outgoing]:
         """Wait no longer: who has not answered is out."""
@@ -191,12 +191,12 @@ class Aggregator:
             raise RunAborted(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error)) from None
         keys = make_keys(self.roster, bits(days), {place: self.answers[place] for place in company})
         try:
-            self.run = agree(self._announce, self.roster, keys)
+            self.run = begin_run(self._announce, self.roster, keys)
         except PeerError as error:  # each is signed, together they are no run
             raise RunAborted(str(error)) from None
         self._place = {place: i for i, place in enumerate(company)}
         self.desk = DESKS[self.run.announced.protocol](self.run, self._weather, self.notebook)
-        self.state = State.RUNNING
+        self.state = AggregatorState.RUNNING
         return self._addressed([Outgoing(None, encode(keys)), *self.desk.begin()])
 
     def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
@@ -207,7 +207,7 @@ class Aggregator:
             raise PeerError(f"message of {self.roster.members[sender].name}, who is not in the company: ignored")
         out = self._addressed(self.desk.receive(self._place[sender], message))
         if self.desk.finished:
-            self.state = State.DONE
+            self.state = AggregatorState.DONE
         return out
 
     def _refused(self, sender: int, message: ToAggregator) -> list[Outgoing]:
@@ -216,14 +216,14 @@ class Aggregator:
             raise PeerError(f"refusal of {self.roster.members[sender].name}, who is not in the company: ignored")
         return self.abort(f"agent {one_line(expect(message, Refuse).reason)}")
 
-    TRANSITIONS: dict[tuple[State, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
-        (State.GATHERING, Ready): _gather,
-        (State.GATHERING, Refuse): _stays_out,
-        (State.RUNNING, Secrets): _run,
-        (State.RUNNING, Seal): _run,
-        (State.RUNNING, Masked): _run,
-        (State.RUNNING, Release): _run,
-        (State.RUNNING, Consent): _run,
-        (State.RUNNING, Answer): _run,
-        (State.RUNNING, Refuse): _refused,
+    TRANSITIONS: dict[tuple[AggregatorState, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
+        (AggregatorState.GATHERING, Ready): _gather,
+        (AggregatorState.GATHERING, Refuse): _stays_out,
+        (AggregatorState.RUNNING, Secrets): _run,
+        (AggregatorState.RUNNING, Seal): _run,
+        (AggregatorState.RUNNING, Masked): _run,
+        (AggregatorState.RUNNING, Release): _run,
+        (AggregatorState.RUNNING, Consent): _run,
+        (AggregatorState.RUNNING, Answer): _run,
+        (AggregatorState.RUNNING, Refuse): _refused,
     }

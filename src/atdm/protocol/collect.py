@@ -25,10 +25,10 @@ from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP, FloatArray, IntArray
+from atdm.kernel.design import REFERENCE_TEMP
 from atdm.protocol.account import MOST_ASKINGS, Shown
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
-from atdm.protocol.desk import Desk, Outgoing, Pile
+from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Finished,
@@ -40,10 +40,11 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
-from atdm.protocol.part import Own, Part
+from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.readings import Weather, positions
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
+from atdm.types import FloatArray, IntArray
 
 
 class Phase(StrEnum):
@@ -56,7 +57,7 @@ class Phase(StrEnum):
 class CollectPart(Part):
     """The agent's side."""
 
-    def __init__(self, session: Session, own: Own) -> None:
+    def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
         run, account = session.run, own.memory.account
         self.step = 0
@@ -168,7 +169,7 @@ class CollectDesk(Desk):
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
-        self._pile = Pile(run.agents, 0)
+        self._pile = RunningTotal(run.agents, 0)
         self._rows: IntArray | None = None  # that everybody offered, once they did
 
     @property
@@ -186,13 +187,13 @@ class CollectDesk(Desk):
         masked = expect(message, Masked)
         if not self._pile.add(sender, masked.step, masked.phase, masked.words):
             return []
-        pile, self._pile = self._pile, Pile(self.run.agents, masked.step + 1)
+        pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
         try:
             return self._offered(pile) if self._rows is None else self._open(pile, self._rows)
         except PeerError:
             raise RunAborted("the rows do not open: a participant altered a sum, or was shown another run") from None
 
-    def _offered(self, pile: Pile) -> list[Outgoing]:
+    def _offered(self, pile: RunningTotal) -> list[Outgoing]:
         times, words = self.run.rows(), ring.to_bytes(pile.total)
         everybody = opened_offer(words, len(times), self.run.agents)
         self.notebook.write("scalars", everybody, "offered")
@@ -201,7 +202,7 @@ class CollectDesk(Desk):
             return self._finish(Collected(self._rows, np.empty(0), np.empty(0)))
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
 
-    def _open(self, pile: Pile, rows: IntArray) -> list[Outgoing]:
+    def _open(self, pile: RunningTotal, rows: IntArray) -> list[Outgoing]:
         equal = self.run.collect.weights == "equal"
         layout = show_layout(self.run.agents, len(rows), equal)
         if len(pile.total) != layout.words:

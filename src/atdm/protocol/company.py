@@ -16,16 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atdm.data.rules import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import IntArray
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
 from atdm.protocol.roster import Members, Roster, owners_of
 from atdm.protocol.rules import Rules
+from atdm.types import BoolArray, IntArray
 
 LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left out instead
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
@@ -33,7 +32,6 @@ OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fract
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
 TOO_EARLY = "days before this agent's key was enrolled"
-BoolArray = NDArray[np.bool_]
 Answers = Mapping[int, BoolArray]  # place in the roster → days it is in on
 Choose = Callable[[Answers, Roster, int], tuple[list[int], BoolArray]]  # …, roster, least owners → company, days
 

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.crypto.ring import UInt64Array
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import FloatArray, IntArray
 from atdm.kernel.estimate import Estimate
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import ToAggregator
 from atdm.protocol.readings import Weather
 from atdm.protocol.session import Run
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 
 class Outgoing(NamedTuple):
@@ -53,7 +52,7 @@ class Desk(ABC):
         """Bytes of the arrays in the largest message that can come next."""
 
 
-class Pile:
+class RunningTotal:
     """Adds up one message of every agent for one step."""
 
     def __init__(self, agents: int, step: int) -> None:

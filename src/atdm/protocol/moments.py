@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from atdm.crypto.ring import FloatArray
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Status, advance, descend, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design
@@ -19,6 +18,7 @@ from atdm.protocol.desk import Outcome
 from atdm.protocol.opened import TEMP_BOUND, OpenDesk, OpenPart, Script, Sum
 from atdm.protocol.readings import public_inputs
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
+from atdm.types import FloatArray
 
 
 def moments_layout(agents: int, rows: int) -> Layout:

@@ -19,10 +19,10 @@ import numpy as np
 from atdm.crypto import ring
 from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
-from atdm.crypto.ring import WORD_BYTES, FloatArray, UInt64Array
+from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP, IntArray
-from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
+from atdm.kernel.design import REFERENCE_TEMP
+from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Answer,
@@ -37,11 +37,12 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
-from atdm.protocol.part import Own, Part
+from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Weather, positions, window
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 LOAD_BOUND = 1e4  # kW of one agent
 TEMP_BOUND = 50.0  # K from the reference, of one agent
@@ -59,7 +60,7 @@ def load_layout(agents: int, rows: int) -> Layout:
 class OpenPart(Part):
     """The agent's side: answers questions about its own column."""
 
-    def __init__(self, session: Session, own: Own) -> None:
+    def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
         self.context = digest("open context", session.run.id)
         self.step = 0
@@ -229,7 +230,7 @@ class OpenDesk(Desk):
         except np.linalg.LinAlgError:
             raise RunAborted("the totals do not determine the model: use a longer window or a larger ridge") from None
         self._step += 1
-        self._pile = Pile(self.run.agents, self._step)
+        self._pile = RunningTotal(self.run.agents, self._step)
         self._tags: dict[int, bytes] = {}
         self._seeds: dict[int, bytes] = {}
         self._answers: dict[int, FloatArray] = {}

@@ -16,19 +16,19 @@ from scipy.special import ndtri
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
-from atdm.crypto.ring import FloatArray
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, Descent, Status, descend, gap, sp1
-from atdm.kernel.design import REFERENCE_TEMP, Design, IntArray
+from atdm.kernel.design import REFERENCE_TEMP, Design
 from atdm.kernel.estimate import complete
 from atdm.kernel.rotation import Upload, rotated_ones, unrotate
 from atdm.kernel.weights import solve_ones
 from atdm.protocol.desk import Outcome
 from atdm.protocol.opened import TEMP_BOUND, Collect, OpenDesk, OpenPart, Script, Sum
-from atdm.protocol.part import Own
+from atdm.protocol.part import AgentContext
 from atdm.protocol.readings import public_inputs
 from atdm.protocol.session import Session
 from atdm.protocol.sums import OPEN_BUDGET, Layout, fixed
+from atdm.types import FloatArray, IntArray
 
 W_MEAN, W_DEVIATION = 0.1, 0.1  # of the entries of W; paper §V
 W_BOUND = 2.0  # 19 standard deviations
@@ -53,7 +53,7 @@ def transform_layout(agents: int, rows: int) -> Layout:
 class PaperPart(OpenPart):
     """Agent i: s_i = ξ_i x_i, a fresh column W_i every iteration, and ξ_i = W_iᵀ ξ̄."""
 
-    def __init__(self, session: Session, own: Own) -> None:
+    def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
         self._columns: list[FloatArray] = []
 

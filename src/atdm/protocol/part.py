@@ -20,6 +20,7 @@ from atdm.protocol.store import Memory
 
 T = TypeVar("T")
 
+
 @dataclass(slots=True, repr=False)
 class Host:
     """A machine that runs one or more agents. What follows from values that all of them hold is worked out once per
@@ -40,7 +41,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Own:
+class AgentContext:
     """What belongs to one agent and to nobody else."""
 
     readings: Readings
@@ -53,7 +54,7 @@ class Own:
     host: Host = field(default_factory=Host)
 
     def __repr__(self) -> str:
-        return "Own(…)"
+        return "AgentContext(…)"
 
     def sendable(self, run: Run) -> Readings:
         """What this agent can give of a run's rows: with its dither, as they were where they left before, and none
@@ -80,7 +81,7 @@ class Part(ABC):
     def weight(self) -> float:
         """ξ_i, once the run is finished."""
 
-    def __init__(self, session: Session, own: Own) -> None:
+    def __init__(self, session: Session, own: AgentContext) -> None:
         self.session, self.own = session, own
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """The plan of a run: every public parameter, fixed before the first masked word and bound into every key."""
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
@@ -9,15 +9,11 @@ from atdm.crypto.keys import digest
 from atdm.data.clock import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
+from atdm.protocol.options import NonnegativeName, ProtocolName, WeightsName
 
-ProtocolName = Literal["plain", "paper", "moments", "blind"]
-WeightsName = Literal["fitted", "equal"]
-NonnegativeName = Literal["ridge", "exact", "free"]
 MaskName = Literal["ring", "float"]
 
 VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep its claims (docs/spec.md §9)
-PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
-WEIGHTS: tuple[WeightsName, ...] = get_args(WeightsName)
 MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more
 MOST_DAYS = 36525  # of a window: a hundred years, for each of which an agent answers with a bit
 LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol

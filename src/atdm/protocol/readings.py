@@ -10,8 +10,9 @@ from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import words_at
 from atdm.data.clock import MONDAY, phase
 from atdm.errors import DataError, PeerError
-from atdm.kernel.design import FloatArray, Inputs, IntArray
+from atdm.kernel.design import Inputs
 from atdm.protocol.plan import AnyPlan, Plan, train_rows
+from atdm.types import FloatArray, IntArray
 
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
 MONDAY_SECONDS = int(MONDAY.timestamp())
@@ -49,8 +50,18 @@ class Weather:
     def hash(self, first: int, last: int) -> bytes:
         """Of the rows from stamp `first` to stamp `last`: a longer file is the same weather for an old window."""
         within = slice(*np.searchsorted(self.time, [first, last + 1]).tolist())
-        values = (column[within].astype("<f8").tobytes() for column in (self.outdoor, self.solar))
+        values = (column[within].astype("<f8").tobytes() for column in self.series().values())
         return digest("weather", self.time[within].astype("<i8").tobytes(), *values)
+
+    def series(self) -> dict[str, FloatArray]:
+        """By the names of Inputs, in the order in which they are hashed."""
+        return {"outdoor": self.outdoor, "solar": self.solar}
+
+
+def weather_of_table(table: pd.DataFrame) -> Weather:
+    """Public weather from a table by time, outdoor_temp_c [°C] and solar_w_m2 [W/m²]."""
+    outdoor, solar = table["outdoor_temp_c"].to_numpy(float), table["solar_w_m2"].to_numpy(float)
+    return Weather(seconds(pd.DatetimeIndex(table.index)), outdoor, solar / 1000.0)  # W/m² -> kW/m²
 
 
 def seconds(time: pd.DatetimeIndex) -> IntArray:
@@ -84,8 +95,7 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
         raise PeerError("the weather does not cover every kept row: get the weather file whose hash is in the plan")
     return Inputs(
         load=load,
-        outdoor=weather.outdoor[at],
-        solar=weather.solar[at],
+        **{name: values[at] for name, values in weather.series().items()},
         phase=_phase(plan, kept),
         segment=np.cumsum(np.diff(kept, prepend=kept[:1]) > plan.step_seconds).astype(np.int64),
         period=plan.period,

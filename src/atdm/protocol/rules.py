@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
-from atdm.protocol.plan import DAY, LEAST_AGENTS, WEIGHTS, Collect, Plan, WeightsName, check_collect, check_plan
+from atdm.protocol.options import WEIGHTS, WeightsName
+from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # fitted weights warn below
@@ -13,24 +14,65 @@ OFFERED = ("blind", "moments", "paper")  # protocols that agents know
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """An agent's own limits; the defaults are those of docs/spec.md §8."""
+    """An agent's own limits; the defaults are those of docs/spec.md §8.
 
-    protocols: tuple[str, ...] = ("blind",)  # it takes part in; the others show the aggregator more
-    weights: WeightsName = "equal"  # "fitted" allows both ways
-    least_agents: int = 10  # owners in a company of `blind`, at least; 3 elsewhere, where the ledger says what is shown
-    totals: int = 5  # most totals over any day of its data,
-    agents_per_total: int = 3  # and at most one for so many owners that do not collude
-    colluders: int = 1  # agents assumed to share what they see
-    clip: float = 2.0  # most of |p_i|·√K, this agent's part of a total
-    dither: float = 0.1  # width of the secret dither, in quanta of the sensor
-    quantum: float | None = None  # °C; None: the commonest smallest gap between distinct readings
-    ridge: tuple[float, float] = (1e-3, 300.0)  # λ accepted: at larger ones totals rest on the homes that stand out,
-    train: float = 0.5  # as they do where few rows are for training: least share of them accepted
-    solver_tolerance: float = 0.01  # least accepted
-    order: int = 4  # largest M accepted
-    rows_per_parameter: float = 5.0  # kept training rows for each parameter of the model, at least
-    day_share: float = 0.5  # of a day's rows that this agent needs to be in on it
-    days_after_fit: int = 92  # for which its weights serve collecting; after that the agent wants a new fit
+    Parameters
+    ----------
+    protocols : tuple of str, default ("blind",)
+        Protocols the agent takes part in; all others show the aggregator more.
+    weights : {"equal", "fitted"}, default "equal"
+        "fitted" allows both ways of weighting.
+    least_agents : int, default 10
+        Fewest owners in a company of "blind"; elsewhere 3, where the ledger says what is shown.
+    totals : int, default 5
+        Most totals over any day of its data.
+    agents_per_total : int, default 3
+        At most one total for so many owners that do not collude.
+    colluders : int, default 1
+        Agents assumed to share what they see.
+    clip : float, default 2.0
+        Most of ``|p_i|·√K``, this agent's part of a total [-].
+    dither : float, default 0.1
+        Width of the secret dither [sensor quanta].
+    quantum : float, optional
+        Step of the sensor; by default the commonest smallest gap between distinct readings [°C].
+    ridge : tuple of float, default (0.001, 300.0)
+        Least and largest λ accepted; at larger ones totals rest on the homes that stand out [K²].
+    train : float, default 0.5
+        Least training share accepted; with fewer rows totals rest on the homes that stand out too [-].
+    solver_tolerance : float, default 0.01
+        Least accepted [-].
+    order : int, default 4
+        Largest M accepted.
+    rows_per_parameter : float, default 5.0
+        Least kept training rows for each parameter of the model [-].
+    day_share : float, default 0.5
+        Share of a day's rows that the agent needs to be in on it [-].
+    days_after_fit : int, default 92
+        Days for which the weights of a fit serve collecting; after that the agent wants a new fit.
+
+    Raises
+    ------
+    UsageError
+        A limit outside its range.
+    """
+
+    protocols: tuple[str, ...] = ("blind",)
+    weights: WeightsName = "equal"
+    least_agents: int = 10
+    totals: int = 5
+    agents_per_total: int = 3
+    colluders: int = 1
+    clip: float = 2.0
+    dither: float = 0.1
+    quantum: float | None = None
+    ridge: tuple[float, float] = (1e-3, 300.0)
+    train: float = 0.5
+    solver_tolerance: float = 0.01
+    order: int = 4
+    rows_per_parameter: float = 5.0
+    day_share: float = 0.5
+    days_after_fit: int = 92
 
     def __post_init__(self) -> None:
         if not self.protocols or not set(self.protocols) <= set(OFFERED):
@@ -45,15 +87,48 @@ class Rules:
             raise UsageError("rules out of range: colluders, dither and days_after_fit ≥ 0, day_share in [0, 1]")
 
     def totals_for(self, owners: int) -> int:
-        """min((owners − c)/3, 5): far fewer sums than unknown series, so that the sums do not determine them."""
+        """Most totals over a day: far fewer sums than unknown series, so that the sums do not determine them.
+
+        Parameters
+        ----------
+        owners : int
+            Owners in the company.
+
+        Returns
+        -------
+        int
+            min((owners − colluders)/agents_per_total, totals), rounded down.
+        """
         return min((owners - self.colluders) // self.agents_per_total, self.totals)
 
     def least(self, protocol: str) -> int:
-        """Owners below which this agent takes no part."""
+        """Owners below which this agent takes no part.
+
+        Parameters
+        ----------
+        protocol : str
+            The protocol of the plan.
+
+        Returns
+        -------
+        int
+            `least_agents` under "blind", 3 elsewhere.
+        """
         return self.least_agents if protocol in ("blind", "collect") else LEAST_AGENTS
 
     def refuses(self, plan: Plan) -> str | None:
-        """Why this agent is out of a fit, whatever its readings; None where it may be in."""
+        """Why this agent is out of a fit, whatever its readings.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan that was announced.
+
+        Returns
+        -------
+        str or None
+            The reason, a fixed text; None where the agent may be in.
+        """
         try:
             check_plan(plan)
         except UsageError as error:
@@ -81,14 +156,40 @@ class Rules:
         return self.too_short(plan, plan.length)
 
     def too_short(self, plan: Plan, rows: int) -> str | None:
-        """Why so many kept rows are too few for a plan's model, if they are."""
+        """Why so many kept rows are too few for a plan's model.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan that was announced.
+        rows : int
+            Rows kept.
+
+        Returns
+        -------
+        str or None
+            The reason, a fixed text; None where they are enough.
+        """
         needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
         if rows * plan.train < needed:
             return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
         return None
 
     def refuses_collecting(self, plan: Collect, fit: Consented | None) -> str | None:
-        """Why these rows are not to be collected; fit: the one the plan names, if this agent took part in it."""
+        """Why these rows are not to be collected.
+
+        Parameters
+        ----------
+        plan : Collect
+            The rows that were announced.
+        fit : Consented or None
+            The fit that the plan names, if this agent took part in it.
+
+        Returns
+        -------
+        str or None
+            The reason, a fixed text; None where they may be collected.
+        """
         try:
             check_collect(plan)
         except UsageError as error:

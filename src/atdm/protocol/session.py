@@ -13,14 +13,13 @@ import numpy as np
 from atdm.crypto.graph import Graph
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
 from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
-from atdm.crypto.ring import FloatArray, UInt64Array
 from atdm.errors import PeerError
-from atdm.kernel.design import IntArray
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.roster import Member, Members, Roster, owners_of
 from atdm.protocol.sums import Layout
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 RandomBytes = Callable[[int], bytes]
 
@@ -114,7 +113,7 @@ def make_keys(roster: Roster, days: bytes, answers: Mapping[int, Ready]) -> Keys
 
 
 @lru_cache(maxsize=4)
-def agree(announce: Announce, roster: Roster, keys: Keys) -> Run:
+def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
     """The run that these keys make; refuses members that are not in on all days of the run, and keys that are missing,
     doubled or not signed by the members.
 

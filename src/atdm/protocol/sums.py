@@ -13,8 +13,8 @@ import numpy as np
 
 from atdm.crypto import ring
 from atdm.crypto.keys import digest
-from atdm.crypto.ring import FloatArray, UInt64Array
 from atdm.errors import PeerError
+from atdm.types import FloatArray, UInt64Array
 
 BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
 OPEN_BUDGET = 63

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from atdm.kernel.design import FloatArray, IntArray
+from atdm.types import FloatArray, IntArray
 
 WIDE, HIGH = 100_000, 10_000  # the drawing's grid; whole numbers keep the file small and zoom twentyfold unseen
 DIGITS = 5  # significant digits of embedded data

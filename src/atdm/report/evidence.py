@@ -3,15 +3,16 @@
 Everything follows from fit.model, fit.inputs and fit.state, which the aggregator of a deployment has too.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from atdm.kernel.bands import Training, band, simulate_paths
-from atdm.kernel.design import FloatArray, Inputs, IntArray, lagged_rows, parameter_count
-from atdm.kernel.diagnostics import Diagnostics, diagnose, impulse_filter
+from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.thermal import Coefficients, free_run, one_step
+from atdm.model.bands import Training, band, simulate_paths
+from atdm.model.diagnostics import Diagnostics, diagnose, impulse_filter
 from atdm.run import Fit
+from atdm.types import FloatArray, IntArray
 
 LEVEL = 0.95  # of the bands
 PATHS = 400  # simulated for them
@@ -62,7 +63,7 @@ def prediction(fit: Fit) -> Prediction:
     values, low, high = state.copy(), state.copy(), state.copy()
     horizon = np.zeros(len(inputs), dtype=np.int64)
     for number, (given, first, stop) in enumerate(runs(inputs, c.order)):
-        part = _cut(inputs, given, stop)
+        part = inputs.between(given, stop)
         skip = first - given
         values[first:stop] = free_run(c, part, state[given:stop], 0, stop - given)[skip:]
         known = state[given : given + c.order]
@@ -119,11 +120,3 @@ def step_response(c: Coefficients, gains: FloatArray, steps: int) -> FloatArray:
 
 def _rms(values: FloatArray) -> float:
     return float(np.sqrt(np.mean(values**2)))
-
-
-def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
-    part = slice(start, stop)
-    return replace(
-        inputs, load=inputs.load[part], outdoor=inputs.outdoor[part], solar=inputs.solar[part],
-        phase=inputs.phase[part], segment=inputs.segment[part], train=0,
-    )  # fmt: skip

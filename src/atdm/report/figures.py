@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.kernel.design import FloatArray
-from atdm.kernel.diagnostics import Diagnostics
+from atdm.model.diagnostics import Diagnostics
 from atdm.report.chart import Chart, Series
 from atdm.report.evidence import (
     diagnosis,
@@ -17,6 +16,7 @@ from atdm.report.evidence import (
     step_response,
 )
 from atdm.run import Fit
+from atdm.types import FloatArray
 
 ACTUAL, MODEL, OTHER, THIRD = 0, 1, 2, 3  # colours of page.css
 ROOM = 0.6  # a prediction may leave the measured range by this share of it before it leaves the figure

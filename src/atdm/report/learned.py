@@ -81,7 +81,7 @@ def diagram(fit: Fit) -> str:
 
 
 def card(name: str, aggregator: str, peers: str) -> str:
-    """One protocol of a comparison: what its ledgers say, an entry a line (use/compare.py)."""
+    """One protocol of a comparison: what its ledgers say, an entry a line (lab/compare.py)."""
     parts = "".join(
         f"<h4>{party}</h4><ul>{''.join(_entry(entry) for entry in entries.split(', '))}</ul>"
         for party, entries in (("The aggregator", aggregator), ("Each agent, about the others", peers))

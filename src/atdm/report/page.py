@@ -20,14 +20,15 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import spell
 from atdm.kernel.descent import Status
-from atdm.kernel.diagnostics import roots, time_constants
+from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
+from atdm.model.diagnostics import roots, time_constants
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import diagnosis, step_hours
 from atdm.report.words import remedies, search, under, weighting
 from atdm.run import Fit, percent
 
-COEFFICIENTS = (("alpha", "α", "-"), ("beta", "β", "K/kW"), ("gamma", "γ", "-"), ("theta", "θ", "K m²/kW"))
+COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
 HELP = (
     '<p class="help">Charts: drag to zoom, double-click to reset. With the keyboard: Tab to a chart, arrows move, '
     "+ and − zoom, Escape resets.</p>"
@@ -38,7 +39,24 @@ FINDING_COLUMNS = ("attack", "adversary", "recovered", "agents", "rmse_c", "base
 def fit_page(
     fit: Fit, title: str, *, cluster: Cluster | None = None, findings: Sequence[Mapping[str, Any]] | None = None
 ) -> str:
-    """The report of a fit. `cluster` (a simulation only) adds the zones; `findings` those of an audit."""
+    """The report of a fit as one HTML page that opens offline.
+
+    Parameters
+    ----------
+    fit : Fit
+        What to report.
+    title : str
+        Of the page.
+    cluster : Cluster, optional
+        Adds the zones; only a simulation has them.
+    findings : sequence of dict, optional
+        Adds the findings of an audit.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     sections = [
         section("fit", "How well it fits", "", _metrics(fit) + drawn(figures.accuracy_charts(fit))),
         section("learned", "Who learned what", _learned_lead(fit), learned.diagram(fit)),
@@ -52,7 +70,20 @@ def fit_page(
 
 
 def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Protocols side by side (use/compare.py) in the same look."""
+    """Protocols side by side as one HTML page, in the look of `fit_page`.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One for each protocol, as `atdm compare` makes them.
+    title : str
+        Of the page.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     ran = [row for row in rows if "refused" not in row]
     refused = "".join(f"<li>{escape(row['protocol'])}: {escape(row['refused'])}</li>" for row in rows if row not in ran)
     head = f"""
@@ -70,7 +101,7 @@ def compare_page(rows: Sequence[Mapping[str, Any]], title: str) -> str:
 
 # Sections
 
-Column = tuple[str, str, str]  # key of a row of use/compare.py, name, format
+Column = tuple[str, str, str]  # key of a row of lab/compare.py, name, format
 ACCURACY: tuple[Column, ...] = (
     ("status", "status", ""),
     ("r2", "test R², free run [-]", ".4f"),
@@ -207,11 +238,11 @@ def _hours(hours: float) -> str:
 
 
 def _coefficients(fit: Fit) -> str:
-    head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COEFFICIENTS)]
+    head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COLUMNS)]
     body = []
     for m in range(fit.model.order + 1):
         alpha = number(fit.model.alpha[m - 1], 5) if m else ""
-        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COEFFICIENTS[1:])])
+        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COLUMNS[1:])])
     return "<h3>Coefficients</h3>" + table(head, body, download="coefficients", text=1)
 
 

@@ -4,10 +4,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from atdm.rehearse import Rehearsal
+from atdm.deploy.rehearse import Rehearsal
+from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.report.words import under
-
-ROWS = (("alpha", 1, "α [-]"), ("beta", 0, "β [K/kW]"), ("gamma", 0, "γ [-]"), ("theta", 0, "θ [K m²/kW]"))
 
 
 def verdict(done: Rehearsal) -> str:
@@ -19,9 +18,10 @@ def verdict(done: Rehearsal) -> str:
 def rehearsal_summary(done: Rehearsal) -> RenderableType:
     deployed, alone = done.deployed, done.in_process
     table = Table("", "over NATS", "in one process", box=None, header_style="dim", pad_edge=False)
-    for kind, first, label in ROWS:
-        for lag, (a, b) in enumerate(zip(deployed["model"][kind], alone["model"][kind], strict=True), first):
-            table.add_row(f"{label} t-{lag}", f"{a:.6f}", f"{b:.6f}")
+    for name in LAGGED:
+        first = 1 if name == "alpha" else 0
+        for lag, (a, b) in enumerate(zip(deployed["model"][name], alone["model"][name], strict=True), first):
+            table.add_row(f"{SYMBOLS[name]} [{UNITS[name]}] t-{lag}", f"{a:.6f}", f"{b:.6f}")
     for name in ("rmse", "r2"):
         a, b = (d["metrics"]["test"]["free_run"][name] for d in (deployed, alone))
         table.add_row(f"test, free run, {name}", f"{a:.6f}", f"{b:.6f}")

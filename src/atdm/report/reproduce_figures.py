@@ -8,7 +8,7 @@ import numpy as np
 
 from atdm.errors import UsageError
 from atdm.kernel.thermal import free_run
-from atdm.report.reproduce import Reproduction
+from atdm.lab.reproduce import Reproduction
 from atdm.run import Fit
 
 FORMATS = ("png", "svg")

@@ -6,13 +6,13 @@ from html import escape
 
 import numpy as np
 
-from atdm.kernel.design import FloatArray
 from atdm.kernel.thermal import free_run
+from atdm.lab.reproduce import Reproduction, blocks
 from atdm.report import learned
 from atdm.report.chart import Chart, Series
 from atdm.report.figures import seconds_of
 from atdm.report.page import document, drawn, section, table
-from atdm.report.reproduce import Reproduction, blocks
+from atdm.types import FloatArray
 
 OURS, OTHER = 1, 2  # colours of page.css
 

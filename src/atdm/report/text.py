@@ -6,13 +6,27 @@ from rich.text import Text
 
 from atdm.data.check import Quality
 from atdm.data.clock import spell, stamp
+from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.report.words import remedies, search, under
 from atdm.run import Fit
 from atdm.use.ready import short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
-    """A fit on one screen: what was fitted, how well, who learned what, what it took."""
+    """A fit on one screen: what was fitted, how well, who learned what, what it took.
+
+    Parameters
+    ----------
+    fit : Fit
+        What to show.
+    name : str
+        Of the cluster, for the first line.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        Something that rich prints.
+    """
     test = fit.metrics["test"]
     head = Text()
     head.append(f"{name}: ", style="bold")
@@ -29,11 +43,11 @@ def summary(fit: Fit, name: str) -> RenderableType:
 def _coefficients(fit: Fit) -> Table:
     model = fit.model
     table = Table("lag", box=None, header_style="dim", pad_edge=False)
-    for column in ("α [-]", "β [K/kW]", "γ [-]", "θ [K m²/kW]"):
-        table.add_column(column, justify="right")
+    for name in LAGGED:
+        table.add_column(f"{SYMBOLS[name]} [{UNITS[name]}]", justify="right")
     for m in range(model.order + 1):
         alpha = f"{model.alpha[m - 1]:.4f}" if m else ""
-        table.add_row(f"t-{m}", alpha, f"{model.beta[m]:.5f}", f"{model.gamma[m]:.4f}", f"{model.theta[m]:.4f}")
+        table.add_row(f"t-{m}", alpha, *(f"{gains[m]:.5f}" for gains in model.coefficients.gains()))
     return table
 
 

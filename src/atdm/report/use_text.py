@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from atdm.data.clock import spell
-from atdm.kernel.diagnostics import Diagnostics
-from atdm.observe import Observation
+from atdm.deploy.observe import Observation
+from atdm.model.diagnostics import Diagnostics
 from atdm.report.words import under
 from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility

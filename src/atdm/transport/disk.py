@@ -19,7 +19,6 @@ import msgspec
 
 from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
 from atdm.errors import DataError, UsageError
-from atdm.policy import Fleet
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store
@@ -183,40 +182,6 @@ class StateFolder:
             known = sign_roster(self.authority(), members, serial)
             replace_file(path, msgspec.msgpack.encode(known))
         return known
-
-
-class FleetFile:
-    """What an aggregator remembers of its fleet, in its own folder: written before anybody is asked for a reading."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path, self._lock = folder / "fleet.json", lock(folder)
-        self.record = Fleet()
-        if self._path.exists():
-            try:
-                self.record = msgspec.json.decode(self._path.read_bytes(), type=Fleet)
-            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self.close()
-                raise DataError(f"{self._path} cannot be read: restore it from where it last ran") from None
-
-    def close(self) -> None:
-        self._lock.close()
-
-    def __enter__(self) -> "FleetFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def hear(self, names: Sequence[str], now: float) -> None:
-        self.record.hear(names, now)
-        self.write()
-
-    def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
-        self.record.settle(days, names)
-        self.write()
-
-    def write(self) -> None:
-        replace_file(self._path, msgspec.json.encode(self.record))
 
 
 def _force(file: BinaryIO) -> None:

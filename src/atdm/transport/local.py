@@ -9,7 +9,7 @@ from typing import Any
 
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def run(
             traffic.seconds[i] += perf_counter() - start
             traffic.bytes_down[i] += len(data)
             replies += [(i, answer) for answer in answers]
-        gathering = aggregator.state is State.GATHERING
+        gathering = aggregator.state is AggregatorState.GATHERING
         for i, answer in replies:
             traffic.messages_up[i] += 1
             traffic.bytes_up[i] += len(answer)
@@ -65,7 +65,7 @@ def run(
             setup_agents = list(traffic.seconds)
             traffic.seconds = [0.0 for _ in setup_agents]
     traffic.total_seconds = perf_counter() - began
-    if aggregator.state is not State.DONE:
+    if aggregator.state is not AggregatorState.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
     return traffic
 

@@ -43,7 +43,7 @@ logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no eff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class NatsConfig:
     """Where the NATS servers are, how to know them, and who is knocking."""
 
     servers: tuple[str, ...]  # tls://host:port
@@ -60,19 +60,19 @@ def subject(authority: bytes, *parts: str) -> str:
     return ".".join(("atdm", authority.hex(), *parts))
 
 
-class Line:
+class Connection:
     """A connection that opens again, with growing pauses, whenever it breaks."""
 
     def __init__(
         self,
-        door: Door,
+        config: NatsConfig,
         subjects: Sequence[str],
         received: Callable[[str, bytes], Awaitable[None]],
         opened: Callable[[], Awaitable[None]],
     ) -> None:
-        self._door, self._subjects, self._received, self._opened = door, subjects, received, opened
+        self._door, self._subjects, self._received, self._opened = config, subjects, received, opened
         self._client: Any = None
-        self.servers = ", ".join(door.servers)
+        self.servers = ", ".join(config.servers)
         self.refused = ""  # the server's last complaint about what this party may not do
         self.connections = 0
 
@@ -176,8 +176,8 @@ async def _shut(client: Any) -> None:
         await asyncio.wait_for(client.close(), CLOSE_TIMEOUT)
 
 
-def _raise_refusal(error: BaseException, door: Door) -> None:
-    where = ", ".join(door.servers)
+def _raise_refusal(error: BaseException, config: NatsConfig) -> None:
+    where = ", ".join(config.servers)
     if isinstance(error, ssl.SSLCertVerificationError):
         raise PeerError(f"{where}: not the server of this enrolment ({error.verify_message}): check address and CA")
     if "authorization violation" in str(error).lower():
@@ -210,11 +210,11 @@ class AgentLink:
     """
 
     def __init__(
-        self, door: Door, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None]
+        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None]
     ) -> None:
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
-        self.line = Line(door, down, self._received, self._arrived)
+        self.connection = Connection(config, down, self._received, self._arrived)
         self._answer = answer
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
@@ -225,7 +225,7 @@ class AgentLink:
     async def run(self) -> None:
         """Until cancelled, or until the agent fails: then that is raised here, and nothing more is answered."""
         self._fault = asyncio.get_running_loop().create_future()
-        line = asyncio.ensure_future(self.line.run())
+        line = asyncio.ensure_future(self.connection.run())
         try:
             await asyncio.wait((line, self._fault), return_when=asyncio.FIRST_COMPLETED)
             await (self._fault if self._fault.done() else line)
@@ -234,7 +234,7 @@ class AgentLink:
             await asyncio.gather(line, return_exceptions=True)
 
     async def _arrived(self) -> None:
-        await self.line.send(self._up, frames.encode(Here(self._stream)))
+        await self.connection.send(self._up, frames.encode(Here(self._stream)))
 
     async def _received(self, _subject: str, data: bytes) -> None:
         frame = frames.decode(data)
@@ -270,8 +270,8 @@ class AgentLink:
             await self._reply(frame.slot)
 
     async def _reply(self, slot: int) -> None:
-        for data in frames.split(self._stream, slot, self._sent[slot], self.line.largest):
-            await self.line.send(self._up, data)
+        for data in frames.split(self._stream, slot, self._sent[slot], self.connection.largest):
+            await self.connection.send(self._up, data)
 
 
 @dataclass(slots=True)
@@ -318,10 +318,10 @@ class Hub:
     limit() → bytes of the largest set of answers an agent may send now.
     """
 
-    def __init__(self, door: Door, authority: bytes, stream: bytes, limit: Callable[[], int]) -> None:
+    def __init__(self, config: NatsConfig, authority: bytes, stream: bytes, limit: Callable[[], int]) -> None:
         self._authority, self._stream, self._limit = authority, stream, limit
         self._all = subject(authority, "down", "all")
-        self.line = Line(door, [subject(authority, "up", "*")], self._received, self._call)
+        self.connection = Connection(config, [subject(authority, "up", "*")], self._received, self._call)
         self.present: set[str] = set()  # identities in hex
         self.peers: list[Peer] = []
         self.slots: list[Slot] = []
@@ -331,7 +331,7 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Hub":
-        self._tasks = [asyncio.create_task(self.line.run()), asyncio.create_task(self._repeat())]
+        self._tasks = [asyncio.create_task(self.connection.run()), asyncio.create_task(self._repeat())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -401,11 +401,11 @@ class Hub:
                 raise error if isinstance(error, PeerError) else RunAborted(f"the connection ended: {error}")
 
     async def _call(self) -> None:
-        await self.line.send(self._all, frames.encode(Call(self._stream)))
+        await self.connection.send(self._all, frames.encode(Call(self._stream)))
 
     async def _send(self, to: str, slot: int, message: bytes, *, resumed: bool = False) -> None:
-        for data in frames.split(self._stream, slot, message, self.line.largest, resumed=resumed):
-            await self.line.send(to, data)
+        for data in frames.split(self._stream, slot, message, self.connection.largest, resumed=resumed):
+            await self.connection.send(to, data)
 
     async def _received(self, name: str, data: bytes) -> None:
         sender = name.rpartition(".")[2]

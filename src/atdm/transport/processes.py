@@ -21,7 +21,7 @@ import msgspec
 
 from atdm.errors import RunAborted
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, State
+from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.desk import Outgoing
 from atdm.transport.local import Progress, Traffic, received
 
@@ -61,7 +61,7 @@ def run(
         for worker in workers:
             worker.join(timeout=5)
             worker.kill()
-    if aggregator.state is not State.DONE:
+    if aggregator.state is not AggregatorState.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
     return traffic, memory.peak
 
@@ -183,7 +183,7 @@ def _carry(
         for to, data in messages:
             for i in range(agents) if to is None else (to,):
                 traffic.bytes_down[i] += len(data)
-        keys_made = aggregator.state is State.RUNNING and traffic.setup_seconds == 0.0
+        keys_made = aggregator.state is AggregatorState.RUNNING and traffic.setup_seconds == 0.0
         for answers in _asked(messages, pipes, shares):
             for i, replies, spent in answers:
                 traffic.seconds[i] += spent

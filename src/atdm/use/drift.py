@@ -14,27 +14,51 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import duration
 from atdm.errors import UsageError
-from atdm.kernel.diagnostics import NORMAL_95, Diagnostics
+from atdm.kernel.design import LAGGED, SYMBOLS
+from atdm.model.diagnostics import NORMAL_95, Diagnostics
 from atdm.run import Fit, fit
-
-GROUPS = ("alpha", "beta", "gamma", "theta")
-SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "theta": "θ"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drift:
-    """Coefficients and time constants by window."""
+    """Coefficients and time constants by window.
 
-    table: pd.DataFrame  # window (its last training stamp), quantity, value, low, high, drifted
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        window (its last training stamp), quantity, value and its 95 % band low, high [unit of the quantity], drifted.
+    warnings : tuple of str
+        What has left its band.
+    """
+
+    table: pd.DataFrame
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """The table for JSON; time stamps as text."""
         rows = self.table.assign(window=[t.isoformat() for t in self.table["window"]])
         return {"rows": rows.to_dict("records"), "warnings": list(self.warnings)}
 
 
 def refits(cluster: Cluster, *, window: str = "14d", every: str = "7d", **options: Any) -> list[Fit]:
-    """Fits of the same cluster on a window moved along its data; `options` are those of atdm.fit."""
+    """Fits of the same cluster on a window moved along its data.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    window : str, default "14d"
+        Length of the window.
+    every : str, default "7d"
+        By how much it moves.
+    **options
+        Those of `fit`.
+
+    Returns
+    -------
+    list of Fit
+        In the order of time.
+    """
     length, shift = duration(window), duration(every)
     first, last = cluster.time[0], cluster.time[-1] + cluster.step
     count = int((last - first - length) // shift) + 1
@@ -45,7 +69,18 @@ def refits(cluster: Cluster, *, window: str = "14d", every: str = "7d", **option
 
 
 def drift(fits: Sequence[Fit]) -> Drift:
-    """Compare fits of the same cluster in the order of time; the first is the reference."""
+    """Whether the cluster still behaves as it did: fits compared with the first.
+
+    Parameters
+    ----------
+    fits : sequence of Fit
+        Fits of the same cluster and order, in the order of time.
+
+    Returns
+    -------
+    Drift
+        Coefficients and time constants by window, and which have left their band.
+    """
     if len(fits) < 2 or len({f.model.order for f in fits}) > 1:
         raise UsageError("drift compares at least two fits of the same order: see refits")
     table = pd.DataFrame(
@@ -68,7 +103,7 @@ def _rows(cluster: Cluster, start: pd.Timestamp, stop: pd.Timestamp) -> Cluster:
 def _quantities(f: Fit) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
     found: Diagnostics = f.diagnostics
     when = f.train.index[-1]
-    for group in GROUPS:
+    for group in LAGGED:
         values, errors = getattr(f.model, group), found.standard_errors[group]
         for m, (value, error) in enumerate(zip(values, errors, strict=True), 1 if group == "alpha" else 0):
             half = NORMAL_95 * float(error)

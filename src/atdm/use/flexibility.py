@@ -23,10 +23,11 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
 from atdm.data.clock import stamp
 from atdm.errors import DataError, UsageError
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import FloatArray, Inputs
-from atdm.kernel.diagnostics import impulse_filter, roots
-from atdm.model import Model
+from atdm.kernel.design import Inputs
+from atdm.model.diagnostics import impulse_filter, roots
+from atdm.model.fitted import Model
 from atdm.run import Fit
+from atdm.types import FloatArray
 from atdm.use.forecast import trained
 from atdm.use.series import continued, initial_values, span
 
@@ -37,14 +38,27 @@ DAY = pd.Timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """A load plan and the temperature it leads to."""
+    """A load plan and the temperature it leads to.
 
-    load: pd.Series  # [kW]
-    temperature: pd.Series  # re-simulated by the model [°C]
-    energy: float  # [kWh]
-    cost: float | None  # in the currency of the price
+    Attributes
+    ----------
+    load : pandas.Series
+        Load of the cluster [kW].
+    temperature : pandas.Series
+        Aggregate temperature, simulated again by the model [°C].
+    energy : float
+        Energy used [kWh].
+    cost : float or None
+        Its price; None where none is given [currency].
+    """
+
+    load: pd.Series
+    temperature: pd.Series
+    energy: float
+    cost: float | None
 
     def as_dict(self) -> dict[str, Any]:
+        """The schedule for JSON."""
         return {
             "load_kw": self.load.tolist(), "aggregate_temp_c": self.temperature.tolist(),
             "energy_kwh": self.energy, "cost": self.cost,
@@ -53,34 +67,72 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Flexibility:
-    """The offer of one cluster over one horizon."""
+    """The offer of one cluster over one horizon.
 
-    comfort: tuple[float, float]  # [°C]
-    power: tuple[float, float]  # limits of the load [kW]
-    envelope: pd.DataFrame  # by time: power_low, power_high [kW], energy_low, energy_high since the start [kWh]
-    drop: pd.Timedelta  # how long the load can stay at its least from now
-    lift: pd.Timedelta  # how long it can stay at its most
-    dropped: Schedule  # the least load for `drop`, then whatever comfort needs
+    Attributes
+    ----------
+    comfort : tuple of float
+        Least and highest aggregate temperature [°C].
+    power : tuple of float
+        Limits of the load [kW].
+    envelope : pandas.DataFrame
+        By time: power_low, power_high [kW]; energy_low, energy_high since the start [kWh].
+    drop : pandas.Timedelta
+        How long the load can stay at its least from now.
+    lift : pandas.Timedelta
+        How long the load can stay at its most from now.
+    dropped : Schedule
+        The least load for `drop`, then whatever comfort needs.
+    lifted : Schedule
+        The most load for `lift`, then whatever comfort needs.
+    baseline : Schedule
+        The load planned without flexibility.
+    cheapest : Schedule or None
+        The cheapest load for the price; None without one.
+    storage : dict or None
+        The FlexMeasures flex-model of an equivalent storage; None where there is none.
+    notes : tuple of str
+        What the person should know about this offer.
+    """
+
+    comfort: tuple[float, float]
+    power: tuple[float, float]
+    envelope: pd.DataFrame
+    drop: pd.Timedelta
+    lift: pd.Timedelta
+    dropped: Schedule
     lifted: Schedule
     baseline: Schedule
-    cheapest: Schedule | None  # where a price is given
-    storage: dict[str, Any] | None  # the FlexMeasures flex-model of an equivalent storage
+    cheapest: Schedule | None
+    storage: dict[str, Any] | None
     notes: tuple[str, ...]
 
     @property
     def saving(self) -> float | None:
-        """What the cheapest schedule costs less than the baseline."""
+        """What the cheapest schedule costs less than the baseline, in the currency of the price."""
         if self.cheapest is None or self.cheapest.cost is None or self.baseline.cost is None:
             return None
         return self.baseline.cost - self.cheapest.cost
 
     def flex_model(self) -> dict[str, Any]:
-        """The equivalent storage, for FlexMeasures."""
+        """The equivalent storage, for FlexMeasures.
+
+        Returns
+        -------
+        dict
+            A storage flex-model.
+
+        Raises
+        ------
+        UsageError
+            The model cools, or more heat does not warm it: there is no equivalent storage.
+        """
         if self.storage is None:
             raise UsageError("no equivalent storage: the model cools, or more heat does not warm it; use the envelope")
         return self.storage
 
     def as_dict(self) -> dict[str, Any]:
+        """The offer for JSON; time stamps as text."""
         envelope = self.envelope.reset_index()
         envelope["time"] = [t.isoformat() for t in envelope["time"]]
         return {
@@ -208,12 +260,42 @@ def flexibility(
     horizon: pd.Timedelta = DAY,
     observed: pd.DataFrame | None = None,
 ) -> Flexibility:
-    """What the cluster can offer over `horizon` while its temperature stays within `comfort` [°C].
+    """What the cluster can offer over a horizon while its temperature stays comfortable.
 
-    weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time; its first M rows have the temperatures `initial`.
-    price: per kWh, by time; baseline: the load planned without flexibility [kW], by default the least energy
-    that keeps comfort; power: limits of the load [kW], by default from nothing to the most seen in training.
-    observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the offer starts after its last row.
+    Parameters
+    ----------
+    model : Model or Fit
+        The model to plan with.
+    weather : pandas.DataFrame
+        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time; its first M rows have the temperatures `initial`.
+    comfort : tuple of float
+        Least and highest aggregate temperature [°C].
+    initial : sequence of float or pandas.Series, optional
+        The first M aggregate temperatures, or a series that holds them; needed unless `observed` is given [°C].
+    price : pandas.Series, optional
+        By time; with it the cheapest schedule is found [currency/kWh].
+    baseline : pandas.Series, optional
+        The load planned without flexibility; by default the least energy that keeps comfort [kW].
+    power : tuple of float, optional
+        Limits of the load, on one side of zero; by default from nothing to the most seen in training [kW].
+    start : str, optional
+        Time stamp of the first row; by default that of the weather.
+    horizon : pandas.Timedelta, default 24 h
+        How far to plan.
+    observed : pandas.DataFrame, optional
+        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the offer starts after its last row.
+
+    Returns
+    -------
+    Flexibility
+        The envelope of power and energy, how long the load can stay low or high, and schedules.
+
+    Raises
+    ------
+    UsageError
+        Comfort cannot be kept, with the least distance by which it is missed, or power on both sides of zero.
+    DataError
+        Weather or price lack a value in the window.
     """
     used = trained(model) if isinstance(model, Fit) else model
     past = None

@@ -13,11 +13,12 @@ import pandas as pd
 
 from atdm.data.clock import duration, spell
 from atdm.errors import UsageError
-from atdm.kernel.bands import Training, band, simulate_paths
-from atdm.kernel.design import FloatArray, Inputs, IntArray
+from atdm.kernel.design import Inputs
 from atdm.kernel.thermal import Coefficients
-from atdm.model import Model
+from atdm.model.bands import Training, band, simulate_paths
+from atdm.model.fitted import Model
 from atdm.run import Fit
+from atdm.types import FloatArray, IntArray
 from atdm.use.series import continued, initial_values, span
 
 LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
@@ -28,26 +29,55 @@ LONGEST = pd.Timedelta(days=7)  # of the rolling forecasts that coverage and met
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """Error at one horizon, over all origins; None where no origin has it."""
+    """Error at one horizon, over all origins.
+
+    Attributes
+    ----------
+    horizon : str
+        Such as "24h".
+    origins : int
+        Origins that have this horizon inside the window.
+    rmse : float or None
+        Of the model; None where no origin has the horizon [K].
+    persistence_rmse : float or None
+        Of the last value kept [K].
+    seasonal_rmse : float or None
+        Of the value one season before [K].
+    """
 
     horizon: str
     origins: int
-    rmse: float | None  # [K]
-    persistence_rmse: float | None  # [K]
-    seasonal_rmse: float | None  # [K]
+    rmse: float | None
+    persistence_rmse: float | None
+    seasonal_rmse: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecast:
-    """A trajectory with its bands, and how good it was where the truth is known."""
+    """A trajectory with its bands, and how good it was where the truth is known.
 
-    table: pd.DataFrame  # by time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C].
+    skill : tuple of Skill
+        Error by horizon, over all origins in the window.
+    free_run_rmse : float or None
+        Error of the trajectory itself [K].
+    coverage : dict or None
+        "free_run" or "rolling" → "80" or "95" → share of points inside the band [-].
+    notes : tuple of str
+        What the person should know about this forecast.
+    """
+
+    table: pd.DataFrame
     skill: tuple[Skill, ...] = ()
-    free_run_rmse: float | None = None  # of the trajectory itself                            [K]
-    coverage: dict[str, dict[str, float]] | None = None  # free_run|rolling → "80"|"95" → share of points inside
+    free_run_rmse: float | None = None
+    coverage: dict[str, dict[str, float]] | None = None
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
+        """The forecast for JSON; time stamps as text."""
         rows = self.table.reset_index()
         rows["time"] = [t.isoformat() for t in rows["time"]]
         return {
@@ -78,12 +108,43 @@ def forecast(
     paths: int = PATHS,
     seed: int = 0,
 ) -> Forecast:
-    """The aggregate temperature over the rows of `weather`, whose first M are known.
+    """The aggregate temperature over the rows of `weather`, whose first M are known, with bands.
 
-    load: planned heating power of the cluster [kW]; weather: outdoor_temp_c [°C], solar_w_m2 [W/m²] by time.
-    initial: the first M temperatures, or a series holding them; by default those of `truth`.
-    truth: the aggregate temperature as it was [°C]; where it reaches back a season, seasonal-naive is judged too.
-    observed: aggregate_temp_c and load_kw by time, as `observe` gives them: the run goes on from its last M rows.
+    Parameters
+    ----------
+    model : Model or Fit
+        With the residuals of its training rows (`atdm fit -o`, or a `Fit`) the forecast has bands.
+    load : pandas.Series or array
+        Planned heating power of the cluster [kW].
+    weather : pandas.DataFrame
+        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time.
+    initial : sequence of float or pandas.Series, optional
+        The first M aggregate temperatures, or a series that holds them; by default those of `truth` [°C].
+    truth : pandas.Series, optional
+        The aggregate temperature as it was, to judge the forecast. Where it reaches back a season, seasonal-naive is
+        judged too [°C].
+    start : str, optional
+        Time stamp of the first row; by default that of the weather.
+    horizon : pandas.Timedelta, optional
+        How far to forecast; by default to the end of the weather.
+    observed : pandas.DataFrame, optional
+        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the run goes on from its last M rows.
+    paths : int, default 1000
+        Simulated runs from which the bands are taken.
+    seed : int, default 0
+        Of the simulated runs.
+
+    Returns
+    -------
+    Forecast
+        The trajectory with its bands, and how good it was where the truth is known.
+
+    Raises
+    ------
+    UsageError
+        Arguments that do not go together, or too few initial values.
+    DataError
+        Load or weather lack a value in the window.
     """
     used = trained(model) if isinstance(model, Fit) else model
     if observed is not None:
@@ -174,7 +235,7 @@ def _coverage(
         known = actual[first : first + order]
         if model.training is None or not np.isfinite(known).all():
             continue
-        part = _cut(inputs, first, stop)
+        part = inputs.between(first, stop)
         drawn = simulate_paths(model.coefficients, model.training, part, known, paths=paths, seed=seed + 2 + number)
         for name, level in LEVELS.items():
             low, high = band(drawn[:, order:], level)
@@ -183,14 +244,6 @@ def _coverage(
         kind: {name: float(np.concatenate(parts).mean()) for name, parts in levels.items()}
         for kind, levels in inside.items()
     }
-
-
-def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
-    part = slice(start, stop)
-    return replace(
-        inputs, load=inputs.load[part], outdoor=inputs.outdoor[part], solar=inputs.solar[part],
-        phase=inputs.phase[part], segment=inputs.segment[part], train=0,
-    )  # fmt: skip
 
 
 def _inside(low: FloatArray, high: FloatArray, actual: FloatArray) -> FloatArray:

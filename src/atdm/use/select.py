@@ -15,35 +15,64 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import duration, phase, season_steps, spell
 from atdm.errors import AtdmError, UsageError
-from atdm.kernel.design import FloatArray, Inputs
+from atdm.kernel.design import Inputs
 from atdm.kernel.estimate import Nonnegative, of_state
-from atdm.kernel.selection import Candidate, Fitted, Score, Solve, choose, score
-from atdm.protocol.plan import ProtocolName, WeightsName
+from atdm.model.selection import Candidate, Fitted, Score, Solve, choose, score
+from atdm.protocol.options import ProtocolName, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.run import Fit, fit
+from atdm.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is compared, and on what terms."""
+    """What is compared, and on what terms.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        All combinations asked for.
+    horizon : pandas.Timedelta
+        Length of a validation run.
+    every : pandas.Timedelta
+        Time between their origins.
+    """
 
     candidates: tuple[Candidate, ...]
-    horizon: pd.Timedelta  # of the validation runs
-    every: pd.Timedelta  # between their origins
+    horizon: pd.Timedelta
+    every: pd.Timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selection:
-    """How the candidates did on the training part, and the fit with the chosen model in it, with its test part."""
+    """How the candidates did on the training part, and the fit with the chosen model in it.
+
+    Attributes
+    ----------
+    question : Question
+        What was compared, and on what terms.
+    scores : tuple of Score
+        One for each candidate that can be fitted, in the order asked for.
+    chosen : Score
+        The simplest candidate within one standard error of the best.
+    best : Score
+        The candidate with the highest R²; the chosen one may be simpler.
+    fit : Fit
+        The fit with the chosen model, with its test part.
+    notes : tuple of str
+        Why candidates are missing, and the notes of the fit.
+    """
 
     question: Question
-    scores: tuple[Score, ...]  # in the order asked for
+    scores: tuple[Score, ...]
     chosen: Score
-    best: Score  # highest R²; the chosen one may be simpler
+    best: Score
     fit: Fit
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """The comparison for JSON."""
+
         def row(s: Score) -> dict[str, Any]:
             return {**asdict(s.candidate), "r2": s.r2, "rmse": s.rmse, "bic": s.bic, "ridge_used": s.ridge,
                     "origins": s.origins}  # fmt: skip
@@ -74,12 +103,50 @@ def select(
     rules: Rules | None = None,
     progress: bool = False,
 ) -> Selection:
-    """Compare all combinations of order and season by free runs of `horizon` inside the training part.
+    """Compare all combinations of order and season by free runs inside the training part.
 
-    The series come from one fit as `atdm.fit` makes it (order 2, a season of 24 h) under `protocol` and `weights`.
-    Origins are `every` apart in the second half of its training rows; each candidate is estimated on the rows before an
-    origin. The chosen one is then estimated on all of them, and the test part is looked at once. Several ridges are
-    compared under "plain" only, by one fit each.
+    The series come from one fit as `fit` makes it (order 2, a season of 24 h). Each candidate is estimated on the rows
+    before an origin and runs free after it. The simplest within one standard error of the best is chosen and estimated
+    on all training rows, and the test part is looked at once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Readings of all agents and the weather.
+    orders : sequence of int, default (1, 2, 3)
+        Candidates for M.
+    ridges : sequence of float, default (100.0,)
+        Candidates for λ; several under "plain" only, by one fit each [K²].
+    seasons : sequence of str, default ("24h",)
+        Candidates for the season.
+    horizon : str, default "24h"
+        Length of a free run.
+    every : str, default "24h"
+        Time between two origins, in the second half of the training rows.
+    protocol : {"blind", "moments", "paper", "plain"}, default "blind"
+        As in `fit`.
+    weights : {"fitted", "equal"}, default "fitted"
+        As in `fit`.
+    train : float, default 0.75
+        As in `fit` [-].
+    nonnegative : {"ridge", "exact", False}, default "ridge"
+        As in `fit`.
+    dither : float, default 0.1
+        As in `fit` [sensor quanta].
+    rules : Rules, optional
+        As in `fit`.
+    progress : bool, default False
+        As in `fit`.
+
+    Returns
+    -------
+    Selection
+        How the candidates did, and the fit with the chosen one.
+
+    Raises
+    ------
+    UsageError
+        No candidate, several ridges where the protocol makes one fit, or none that can be fitted.
     """
     question = Question(
         candidates=tuple(Candidate(order=m, ridge=float(r), season=s) for s, m, r in product(seasons, orders, ridges)),

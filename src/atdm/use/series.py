@@ -13,8 +13,8 @@ from atdm.data.clock import spell, stamp, zone
 from atdm.data.files import read_table
 from atdm.data.tables import Format, read_weather
 from atdm.errors import DataError, UsageError
-from atdm.kernel.design import FloatArray
-from atdm.model import Model
+from atdm.model.fitted import Model
+from atdm.types import FloatArray
 
 T = TypeVar("T")
 StrPath = str | PathLike[str]

@@ -7,7 +7,7 @@ from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
 from atdm.protocol.blind.release import open_release, sealed_size, unpack_release, vouched
 from atdm.protocol.blind.veil import next_context
-from atdm.protocol.desk import Desk, Outcome, Outgoing, Pile
+from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Release, Seal, Secret, Secrets, ToAggregator, Total, encode, expect
 from atdm.protocol.plan import VERSION
@@ -20,7 +20,7 @@ BOX_BYTES = 48  # a 32-byte secret and its tag
 class BlindDesk(Desk):
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
-        self._pile = Pile(run.agents, 0)
+        self._pile = RunningTotal(run.agents, 0)
         self._secrets = self._seal = False
         self._box = b""  # of the leader, until its key opens
         self._vouched: dict[int, bytes] = {}
@@ -45,7 +45,7 @@ class BlindDesk(Desk):
         masked = expect(message, Masked)
         if not self._pile.add(sender, masked.step, masked.phase, masked.words):
             return []
-        pile, self._pile = self._pile, Pile(self.run.agents, masked.step + 1)
+        pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
         self._sums += pile.phase in ("open", "step")
         words = ring.to_bytes(pile.total)
         self._context = next_context(self._context, words)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from atdm.kernel.descent import RIDGE_GROWTH, Descent, lag_filter
-from atdm.kernel.design import Design, FloatArray
+from atdm.kernel.design import Design
 from atdm.kernel.span import Span
 from atdm.protocol.blind.layouts import LADDER, SQUARE_SUM, part_bound, saturated
+from atdm.types import FloatArray
 
 FIRST_SCALE = 0.3
 SMALLEST_SHARE = 1e-9  # of rss in ν: below that the residual is rounding

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from atdm.crypto.ring import FloatArray
 from atdm.kernel.design import parameter_count
 from atdm.protocol.plan import Plan
 from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
+from atdm.types import FloatArray
 
 LOAD_BOUND = 1e4  # kW of one agent
 TEMP_BOUND = 51.0  # K from the reference, of one agent: readings within [−30, 70] °C, and dither

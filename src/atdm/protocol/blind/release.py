@@ -14,16 +14,16 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from atdm.crypto.keys import digest, open_sealed, seal
-from atdm.crypto.ring import UInt64Array
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
-from atdm.kernel.design import REFERENCE_TEMP, FloatArray, Inputs, IntArray
+from atdm.kernel.design import REFERENCE_TEMP, Inputs
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.blind.layouts import METRICS, SALT_WORDS, SINGLE, bitmap_words, number_count
 from atdm.protocol.plan import VERSION, Plan
 from atdm.protocol.readings import window
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 VERIFY = 1e-9  # relative, block by block: an agent's own numbers against the leader's
 SAME_END = 1e-6  # relative: two machines may stop a descent one iteration apart
@@ -179,7 +179,8 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
     *parts, measured, single, bitmap, load, state = split(values, [*sizes, rows, rows])
     alpha, beta, gamma, theta, occupancy = parts
     ridge, rss, residual, iterations, status = single.tolist()
-    if not all(np.isfinite(part).all() for part in (*parts, single, load, state)) or not 0 <= int(status) < len(STATUSES):
+    finite = all(np.isfinite(part).all() for part in (*parts, single, load, state))
+    if not finite or not 0 <= int(status) < len(STATUSES):
         raise PeerError("the release has numbers that are none")
     bits = np.unpackbits(np.ascontiguousarray(bitmap).view(np.uint8), bitorder="little")[: plan.length]
     kept = window(plan)[bits.astype(bool)]

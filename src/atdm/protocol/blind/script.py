@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
-from atdm.crypto.ring import FloatArray
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, IntArray
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.span import Span
 from atdm.protocol.account import Answered, Kind, Shown, company_hash
 from atdm.protocol.blind.direction import (
@@ -71,12 +70,13 @@ from atdm.protocol.messages import (
     Total,
     expect,
 )  # fmt: skip
-from atdm.protocol.part import Own, Part
+from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION
 from atdm.protocol.readings import Readings, positions, public_inputs
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
 from atdm.protocol.sums import Layout
+from atdm.types import FloatArray, IntArray
 
 T = TypeVar("T")
 ILL_CONDITIONED = 1e6  # of QᵀQ
@@ -100,7 +100,7 @@ Script = Generator[Ask, Opened, None]
 class BlindPart(Part):
     """The agent's side of `blind` with fitted weights."""
 
-    def __init__(self, session: Session, own: Own) -> None:
+    def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
         self.plan, self.agents = session.run.plan, session.run.agents
         self.step = 0

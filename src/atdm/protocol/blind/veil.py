@@ -12,10 +12,11 @@ import numpy as np
 from atdm.crypto import ring
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
-from atdm.crypto.ring import CHECK_WORDS, FloatArray, UInt64Array
+from atdm.crypto.ring import CHECK_WORDS
 from atdm.protocol.part import Host
 from atdm.protocol.session import Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, Layout
+from atdm.types import FloatArray, UInt64Array
 
 
 class Veil:

@@ -1,0 +1,62 @@
+"""Commands of a home: agent, account."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atdm.cli.options import Declared, Dither, Json, LeastAgents, RosterFile, Servers, WeatherOption, grouped
+from atdm.cli.output import log_line, out, show
+from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
+from atdm.protocol.options import WeightsName
+from atdm.protocol.rules import Rules
+from atdm.report.account_text import account_table, statement
+
+app = typer.Typer()
+
+
+@app.command()
+@grouped
+def agent(
+    identity: Annotated[list[Path], typer.Option(help="Folder made by `atdm enroll agent`; repeat for more agents.")],
+    roster: RosterFile,
+    data: Annotated[list[Path], typer.Option(help="The agent's own readings, one file for each identity.")],
+    weather: WeatherOption,
+    nats: Servers,
+    declared: Declared,
+    state: Annotated[
+        list[Path], typer.Option(help="Folder where the agent records what it released; in its identity if not given.")
+    ] = [],  # noqa: B006 - typer copies it
+    signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
+    protocol: Annotated[
+        list[str],
+        typer.Option(help="What it takes part in; others show the aggregator more. Repeat for more."),
+    ] = ["blind"],  # noqa: B006 - as above
+    weights: Annotated[
+        WeightsName,
+        typer.Option(help="Equal weights only, or also fitted ones, whose claim is weaker: docs/protocols.md."),
+    ] = "equal",
+    dither: Dither = 0.1,
+    quantum: Annotated[float | None, typer.Option(help="Resolution of the sensor in °C, if not from the data.")] = None,
+    least_agents: LeastAgents = 10,
+    colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
+    days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which its weights may be used.")] = 92,
+) -> None:
+    """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
+    rules = Rules(
+        protocols=tuple(protocol), weights=weights, dither=dither, quantum=quantum, least_agents=least_agents,
+        colluders=colluders, days_after_fit=days_after_fit,
+    )  # fmt: skip
+    files = agent_files(identity, data, state)
+    serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
+
+
+@app.command()
+def account(
+    state: Annotated[Path, typer.Argument(help="State folder of an agent; NAME/state where --state was not given.")],
+    roster: Annotated[Path | None, typer.Option(help="roster.json, to name those it took part with.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""
+    found = statement(read_account(state), names_in(roster))
+    show(found) if as_json else out.print(account_table(found))

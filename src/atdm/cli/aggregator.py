@@ -1,0 +1,170 @@
+"""Commands of the aggregator: aggregator, observe, and the rehearsal of a whole deployment."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+import atdm
+from atdm.cli.options import (
+    FITTED,
+    By,
+    Declared,
+    Dither,
+    Group,
+    Json,
+    LeastAgents,
+    Output,
+    RosterFile,
+    Servers,
+    Shown,
+    WeatherFile,
+    WeatherOption,
+    ZonesFile,
+    grouped,
+)
+from atdm.cli.output import finish, log_line, out, read, show
+from atdm.data.clock import duration
+from atdm.deploy.agent import weather_from
+from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
+from atdm.deploy.events import Said
+from atdm.deploy.observe import BACK
+from atdm.deploy.rehearse import AGENTS_PER_PROCESS
+from atdm.deploy.rehearse import rehearse as rehearsal
+from atdm.deploy.watch import Seeing, parse_end, watch_rows
+from atdm.errors import AtdmError, NotConverged
+from atdm.kernel.descent import Status
+from atdm.protocol.options import FitOptions, WeightsName
+from atdm.protocol.rules import Rules
+from atdm.report.folder import check_folder, check_writable, write_file, write_folder
+from atdm.report.rehearsal import rehearsal_summary, verdict
+from atdm.report.use_text import observation_text
+from atdm.ui.serve import watching
+from atdm.use.series import read_observed, with_rows
+
+app = typer.Typer()
+ASKING = Group({
+    "identity": Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
+    "roster": RosterFile,
+    "servers": Servers,
+    "wait": Annotated[float, typer.Option(help="Seconds absent agents are waited for; then they are out.")],
+    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer a message.")],
+}).but(wait=WAIT, deadline=DEADLINE)  # fmt: skip
+
+
+@app.command()
+@grouped
+def aggregator(
+    config: Annotated[AggregatorConfig, ASKING],
+    weather: WeatherOption,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results; rows are released once.")],
+    options: Annotated[FitOptions, FITTED.but(weights="equal")],
+    declared: Declared,
+    live: Shown,
+    start: Annotated[str | None, typer.Option(help="First time stamp; that of the weather if not given.")] = None,
+    end: Annotated[str | None, typer.Option(help="Last time stamp; that of the weather if not given.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Plan as JSON, in place of --start, --end and the options of the fit.")
+    ] = None,
+    write_anyway: Annotated[
+        bool,
+        typer.Option("--write-anyway", help="Exit with 0 also where the descent did not converge."),
+    ] = False,
+    events: Annotated[
+        Path | None, typer.Option(help="File to append what happens to, as the live page shows it: JSON lines.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the agents of a roster for the model of their cluster."""
+    if plan is None:
+        asked, sky = plan_from(
+            weather, options, declared=declared, start=parse_stamp(start, declared, "--start"),
+            end=parse_stamp(end, declared, "--end"),
+        )  # fmt: skip
+    else:
+        asked, sky = read_plan(plan), weather_from(weather, declared)
+    check_folder(output)  # rows are released once: not before they can be written down
+    with watching(live.ui, live.linger, events, log_line) as watch:
+        result = aggregate(config, asked, sky, watch.say, watch.report)
+        finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
+    if result.fit.status is Status.NOT_CONVERGED and not write_anyway:
+        raise NotConverged(f"the descent did not converge: {output} has what was released, but no model to rely on")
+
+
+@app.command()
+@grouped
+def observe(
+    model: Annotated[Path, typer.Argument(help="model.json of a blind fit by `atdm aggregator`.")],
+    config: Annotated[AggregatorConfig, ASKING.but(wait=300.0, deadline=300.0)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Table that grows; observed.csv beside the model by default.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Last time stamp; the last that is over if not given.")] = None,
+    back: Annotated[str, typer.Option(help="For how long to ask again for rows that some agent lacked.")] = BACK,
+    weights: Annotated[
+        WeightsName | None,
+        typer.Option(help="Equal, or fitted (those of the model); the model's own way if not given."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
+    patience: Annotated[str, typer.Option(help="How long a silent home is waited for before it is left out.")] = "24h",
+    settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Ask the agents for the aggregate temperature and load of the rows since a fit."""
+    target = model.with_name("observed.csv") if output is None else output
+    check_writable(target)  # a table that cannot grow is refused before any row is asked for
+
+    def known() -> pd.DatetimeIndex:
+        return pd.DatetimeIndex(read_observed(target).index if target.exists() else [])
+
+    known()
+
+    def keep(found: atdm.Observation) -> None:
+        try:
+            write_file(target, with_rows(target, found.table).to_csv())
+        except AtdmError:
+            show(found.as_dict())  # released once for ever: better here than nowhere
+            raise
+        show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
+
+    seeing = Seeing(
+        back=duration(back), known=known, weights=weights, until=parse_end(end),
+        follow=follow, settle=settle, patience=duration(patience, zero=True).total_seconds(),
+    )  # fmt: skip
+    watch_rows(config, atdm.Model.load(model), log_line, keep, seeing)
+
+
+@app.command()
+@grouped
+def rehearse(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    options: Annotated[FitOptions, FITTED.but(weights="equal")],
+    declared: Declared,
+    live: Shown,
+    output: Output = None,
+    agents_per_process: Annotated[int, typer.Option(help="Agents in one process.")] = AGENTS_PER_PROCESS,
+    dither: Dither = 0.1,
+    least_agents: LeastAgents = 10,
+    observe: Annotated[int, typer.Option(help="Keep so many last rows out of the fit, then observe them.")] = 0,
+    by: By = "zone",
+    as_json: Json = False,
+) -> None:
+    """The whole deployment on this machine: server, enrolment, agents in processes; beside `atdm fit`."""
+    cluster = read(zones, weather, by, declared)
+    check_folder(output)
+    with watching(live.ui, live.linger, None, log_line) as watch:
+        done = rehearsal(
+            cluster, weather, options, watch.say, report=watch.report, declared=declared,
+            rules=Rules(dither=dither, least_agents=least_agents), agents_per_process=agents_per_process,
+            observe=observe,
+        )  # fmt: skip
+        if output is not None:
+            write_folder(output, done.files)
+        watch.report(Said(f"over NATS and in one process: {verdict(done)}"))
+        watch.written(done.files["report.html"].decode(), output and output / "report.html")
+        if as_json:
+            show(done.as_dict())
+        else:
+            out.print(rehearsal_summary(done))

@@ -1,0 +1,81 @@
+"""Commands of the enrolment authority, and of parties that make their keys: enroll."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atdm.cli.options import Timezone, WeatherFile
+from atdm.data.tables import Format
+from atdm.deploy import enrolment
+from atdm.deploy.agent import weather_from
+from atdm.deploy.aggregator import parse_day
+
+app = typer.Typer()
+enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
+app.add_typer(enroll, name="enroll")
+
+Folder = Annotated[Path, typer.Argument(help="Folder for keys; it stays with the party it belongs to.")]
+Authority = Annotated[Path | None, typer.Option(help="authority.json of the authority, if not in the folder.")]
+ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and aggregator in one folder, for a trial.")]
+
+
+@enroll.command("authority")
+def enroll_authority(folder: Folder, rehearsal: ForRehearsal = False) -> None:
+    """Make the party that says who takes part; not the aggregator."""
+    path = enrolment.create_authority(folder, os.urandom, rehearsal=rehearsal)
+    print(f"wrote {path}: give it to every party; {folder} stays private")
+
+
+@enroll.command("agent")
+def enroll_agent(
+    folder: Folder,
+    name: Annotated[str, typer.Option(help="Name of the agent, as in the `agent` column of its file.")],
+    owner: Annotated[str | None, typer.Option(help="Home or building it belongs to; itself if not given.")] = None,
+    authority: Authority = None,
+) -> None:
+    """Make the keys of one agent, beside its data."""
+    path = enrolment.create_agent(folder, name, os.urandom, owner=owner, authority=authority)
+    print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+
+
+@enroll.command("aggregator")
+def enroll_aggregator(folder: Folder, authority: Authority = None, rehearsal: ForRehearsal = False) -> None:
+    """Make the keys of the aggregator."""
+    path = enrolment.create_aggregator(folder, os.urandom, authority=authority, rehearsal=rehearsal)
+    print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+
+
+@enroll.command("roster")
+def enroll_roster(
+    folder: Folder,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the roster.")] = Path("roster.json"),
+    host: Annotated[
+        list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
+    ] = ["127.0.0.1", "localhost"],  # noqa: B006 - typer copies it
+    since: Annotated[
+        str | None, typer.Option(help="First day that keys new since the last roster give; tomorrow if not given.")
+    ] = None,
+) -> None:
+    """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
+    roster, nats = enrolment.create_roster(folder, output, host, parse_day(since, "--since"))
+    print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
+    if nats is None:
+        print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
+    else:
+        print(f"wrote {nats}: the NATS server's folder; start nats-server -c server.conf in it")
+
+
+@enroll.command("weather")
+def enroll_weather(
+    folder: Folder,
+    weather: WeatherFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signature.")] = Path(
+        "weather.json"
+    ),
+    timezone: Timezone = None,
+) -> None:
+    """Vouch for a weather file, for agents that have none of their own."""
+    path = enrolment.sign_weather(folder, weather_from(weather, Format(timezone=timezone)), output)
+    print(f"wrote {path}: give it to the agents together with {weather}")

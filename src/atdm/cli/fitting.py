@@ -1,0 +1,122 @@
+"""Commands on a cluster of which this machine holds every home: demo, fit, check, select."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import atdm
+from atdm.cli.options import (
+    FITTED,
+    By,
+    Declared,
+    Dither,
+    Fitted,
+    Json,
+    Output,
+    WeatherFile,
+    WriteAnyway,
+    ZonesFile,
+    grouped,
+)
+from atdm.cli.output import finish, named, out, read, results, show
+from atdm.data import quality
+from atdm.protocol.options import FitOptions
+from atdm.protocol.rules import Rules
+from atdm.report.evidence import diagnosis
+from atdm.report.folder import check_folder, write_folder
+from atdm.report.page import fit_page
+from atdm.report.text import quality_table
+from atdm.report.use_text import selection_table
+from atdm.run import fit_cluster
+from atdm.use.ready import short_of
+from atdm.use.series import parse_list
+
+app = typer.Typer()
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the report.")] = Path("out"),
+    as_json: Json = False,
+) -> None:
+    """Fit the bundled sample privately, print the summary, write the report."""
+    cluster = atdm.load_sample()
+    result = atdm.fit(cluster, progress=not as_json and sys.stderr.isatty())
+    finish(result, "bundled sample", output, as_json, False, cluster)
+
+
+@app.command()
+@grouped
+def fit(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    options: Fitted,
+    declared: Declared,
+    output: Output = None,
+    dither: Dither = 0.1,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder in which the agents keep their keys and their accounts.")
+    ] = None,
+    write_anyway: WriteAnyway = False,
+    by: By = "zone",
+    as_json: Json = False,
+) -> None:
+    """Fit the model of a cluster, every agent simulated in this process."""
+    cluster = read(zones, weather, by, declared)
+    check_folder(output)
+    progress = not as_json and sys.stderr.isatty()
+    result = fit_cluster(cluster, options, Rules(dither=dither), progress=progress, state=state)
+    finish(result, named(zones), output, as_json, write_anyway, cluster)
+
+
+@app.command()
+@grouped
+def check(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    declared: Declared,
+    as_json: Json = False,
+) -> None:
+    """Data quality before anything leaves; exits with 1 when these tables would be refused."""
+    found = quality(zones, weather, **asdict(declared))
+    if as_json:
+        notes = (*found.notes, *short_of(found))
+        show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": notes})
+    else:
+        out.print(quality_table(found))
+    raise typer.Exit(1 if found.problems else 0)
+
+
+@app.command()
+@grouped
+def select(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    options: Annotated[FitOptions, FITTED.only("protocol", "weights", "nonnegative", "train")],
+    declared: Declared,
+    orders: Annotated[str, typer.Option(help="Orders M to compare.")] = "1,2,3",
+    ridges: Annotated[str, typer.Option(help="Ridge λ; several to compare under plain.")] = "100",
+    seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
+    horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
+    every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
+    by: By = "zone",
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Choose order and season on the training rows of what was released; then look at the test part once."""
+    cluster = read(zones, weather, by, declared)
+    check_folder(output)
+    found = atdm.select(
+        cluster, parse_list(orders, int),
+        parse_list(ridges, float), parse_list(seasons, str), horizon=horizon, every=every,
+        protocol=options.protocol, weights=options.weights, train=options.train,
+        nonnegative=False if options.nonnegative == "free" else options.nonnegative,
+        progress=not as_json and sys.stderr.isatty(),
+    )  # fmt: skip
+    if output is not None:
+        page = fit_page(found.fit, named(zones), cluster=cluster)
+        write_folder(output, results(found.fit, diagnosis(found.fit), page))
+    show(found.as_dict()) if as_json else out.print(selection_table(found))

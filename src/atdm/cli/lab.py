@@ -1,0 +1,122 @@
+"""Commands that try the method: compare, audit, reproduce, bench."""
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+
+import atdm
+from atdm.cli.options import FITTED, By, Declared, Json, Output, WeatherFile, ZonesFile, grouped
+from atdm.cli.output import named, out, read, show
+from atdm.lab.bench import bench as run_bench
+from atdm.lab.bench import parse_sizes
+from atdm.lab.compare import compare_rows, parse_protocols
+from atdm.lab.reproduce import page as reproduction_page
+from atdm.lab.reproduce import reproduce as reproduction
+from atdm.lab.reproduce import tables
+from atdm.protocol.options import FitOptions
+from atdm.report.bench_figure import bench_figure
+from atdm.report.compare_text import bench_table, compare_table
+from atdm.report.findings import findings_table
+from atdm.report.folder import write_folder
+from atdm.report.page import compare_page
+from atdm.report.reproduce_figures import figures
+from atdm.report.reproduce_page import html_page
+
+app = typer.Typer()
+
+
+@app.command()
+@grouped
+def compare(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    options: Annotated[FitOptions, FITTED.only("order", "ridge", "season", "nonnegative", "train")],
+    declared: Declared,
+    output: Output = None,
+    protocols: Annotated[str, typer.Option(help="Which, separated by commas.")] = "plain,paper,moments,blind",
+    by: By = "zone",
+    as_json: Json = False,
+) -> None:
+    """All protocols side by side: accuracy against plain, cost, who learned what."""
+    with Console(stderr=True).status("compare") as line:
+        cluster, chosen = read(zones, weather, by, declared), parse_protocols(protocols)
+        rows = compare_rows(cluster, chosen, options, report=lambda name: line.update(f"compare: {name}"))
+    if output is not None:
+        write_folder(output, {"compare.html": compare_page(rows, f"Protocols on {named(zones)}")})
+    if as_json:
+        show({"rows": rows})
+    else:
+        out.print(compare_table(rows))
+
+
+@app.command()
+@grouped
+def audit(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    options: Annotated[FitOptions, FITTED.only("order", "ridge", "season", "train", "minimum_norm")],
+    declared: Declared,
+    protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
+    weights: Annotated[str, typer.Option(help="Of blind: fitted, equal or all.")] = "all",
+    seed: Annotated[int, typer.Option(help="Of the agents' keys and of attacks that depend on luck.")] = 0,
+    by: By = "zone",
+    as_json: Json = False,
+) -> None:
+    """Mount the attacks and say what an aggregator could learn about single agents."""
+    with Console(stderr=True).status("audit") as line:
+        findings = atdm.audit(
+            read(zones, weather, by, declared), cast(Any, protocol), order=options.order, ridge=options.ridge,
+            season=options.season, train=options.train, minimum_norm=options.minimum_norm, weights=cast(Any, weights),
+            seed=seed, report=lambda text: line.update(f"audit: {text}"),
+        )  # fmt: skip
+    rows = [finding.as_dict() for finding in findings]
+    if as_json:
+        show({"findings": rows})
+    else:
+        out.print(findings_table(rows, f"Audit of {named(zones)}"))
+
+
+@app.command()
+@grouped
+def reproduce(
+    zones: ZonesFile,
+    weather: WeatherFile,
+    declared: Declared,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the figures.")] = Path("out"),
+    starts: Annotated[int, typer.Option(help="Starts of each inference by least squares.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """The paper's tables and figures from this data, beside the numbers it prints."""
+    with Console(stderr=True).status("reproduce") as line:
+        found = reproduction(
+            read(zones, weather, "zone", declared), named(zones), starts=starts,
+            report=lambda text: line.update(f"reproduce: {text}"),
+        )  # fmt: skip
+        drawn = figures(found)
+    written = {"reproduction.html": html_page(found), "reproduction.md": reproduction_page(found)}
+    write_folder(output, {**written, **drawn})
+    if as_json:
+        show(found.as_dict())
+    else:
+        out.print(tables(found), highlight=False, markup=False, soft_wrap=True)
+        out.print(f"wrote {output}/reproduction.html, reproduction.md and its figures", highlight=False)
+
+
+@app.command()
+def bench(
+    agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
+    seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Plot time, bytes and floor against agents: an SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
+    with Console(stderr=True).status("bench") as line:
+        rows = list(run_bench(parse_sizes(agents), seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if figure is not None:
+        bench_figure(rows, figure)
+    if as_json:
+        show({"rows": rows})
+    else:
+        out.print(bench_table(rows))

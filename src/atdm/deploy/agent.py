@@ -1,0 +1,291 @@
+"""An agent of a deployment: its keys, its own readings and its state on disk, served over NATS."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from atdm.data import gaps
+from atdm.data.clock import duration
+from atdm.data.tables import Format, faults, read_weather, read_zones, step_of, weather_faults, zone_faults
+from atdm.deploy.enrolment import (
+    AgentKeys,
+    check_weather,
+    read_agent,
+    read_roster,
+    read_unchecked_roster,
+)  # fmt: skip
+from atdm.errors import DataError, PeerError, UsageError
+from atdm.kernel.blas import one_blas_thread
+from atdm.protocol.account import Account
+from atdm.protocol.agent import Agent
+from atdm.protocol.messages import one_line
+from atdm.protocol.part import Host
+from atdm.protocol.plan import AnyPlan, Collect
+from atdm.protocol.readings import Readings, Weather, seconds, timestamps, weather_of_table
+from atdm.protocol.roster import Roster
+from atdm.protocol.rules import Rules
+from atdm.protocol.store import decode_entry, decode_snapshot
+from atdm.transport.disk import Disk, lock
+from atdm.transport.nats import AgentLink, NatsConfig
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFiles:
+    """Where one agent keeps its things."""
+
+    identity: Path  # folder made by `atdm enroll agent`
+    data: Path  # its own readings
+    state: Path | None = None  # what it must not forget; beside its keys unless given
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """An agent that is ready to be connected."""
+
+    agent: Agent
+    keys: AgentKeys
+    _lock: BinaryIO = field(repr=False)
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def prepare_agent(
+    files: AgentFiles,
+    roster: Path,
+    weather: Path,
+    rules: Rules,
+    *,
+    declared: Format | None = None,
+    signed_weather: Path | None = None,
+    host: Host | None = None,
+    until: int | None = None,
+    say: Say = lambda _: None,
+) -> RunningAgent:
+    """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
+    declared = Format() if declared is None else declared
+    keys = read_agent(files.identity)
+    readings, sky = read_own(files.data, weather, keys.name, declared), weather_from(weather, declared)
+    if until is not None:
+        readings = readings.at(np.flatnonzero(readings.time <= until))
+    if signed_weather is not None:
+        check_weather(signed_weather, sky, keys.pinned.authority)
+    state = files.identity / "state" if files.state is None else files.state
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
+    held = lock(state)
+    try:
+        agent = Agent(
+            identity=keys.identity,
+            secret=keys.secret,
+            roster=read_roster(roster, keys.pinned.authority),
+            authority=keys.pinned.authority,
+            readings=readings,
+            weather=sky,
+            rules=rules,
+            random_bytes=os.urandom,
+            store=Disk(state / "journal"),
+            host=host,
+            renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
+            renew_roster=lambda: _roster_again(roster, keys, say),
+        )
+    except BaseException:
+        held.close()
+        raise
+    return RunningAgent(agent, keys, held)
+
+
+def read_account(state: Path) -> Account:
+    """The account in an agent's state folder, what an unfinished run added included."""
+    saved, entries = Disk(state / "journal").read()
+    if saved is None:
+        raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
+    account = decode_snapshot(saved).memory.account
+    for entry in entries:
+        account.apply(decode_entry(entry).bookings)
+    return account
+
+
+def names_in(roster: Path | None) -> dict[bytes, str]:
+    """Identity keys → names, for people; the signature is not looked at."""
+    if roster is None:
+        return {}
+    return {member.identity: member.name for member in read_unchecked_roster(roster).members}
+
+
+def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
+    """The readings in one agent's own file, under the rules every file is read by. Those later than the weather are for
+    observations; up to its end a row without weather serves nobody."""
+    zones, sky = read_zones(data, declared), read_weather(weather, declared)
+    if tuple(zones.agents) != (name,):
+        found = ", ".join(zones.agents[:3])
+        raise DataError(f"{data}: holds readings of {found}; this identity is {name}'s: give its own file alone")
+    known, last = zones.readings, sky.readings.index[-1]
+    until = replace(zones, readings=known[known["time"] <= last]) if (known["time"] <= last).any() else zones
+    for fault in chain(faults(until, sky), zone_faults(zones)):
+        raise DataError(fault.text)
+    weathered = known["time"].isin(sky.readings.dropna().index) | (known["time"] > last)
+    rows = known[weathered]
+    step, columns = step_of(zones), (rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float))
+    if step is None:
+        raise DataError(f"{data}: has one time stamp: give at least some days of readings")
+    longest = int(duration(declared.fill, zero=True).total_seconds())
+    own = gaps.fill(seconds(pd.DatetimeIndex(rows["time"])), *columns, int(step.total_seconds()), longest)
+    return Readings(own.time, own.temperature, own.load, own.filled)
+
+
+def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say) -> Readings:
+    """The file as it is now. What is wrong with it is for the agent's own eyes: it may quote a reading."""
+    try:
+        return read_own(data, weather, name, declared)
+    except DataError as error:
+        say(f"{name}: {error}")
+        raise DataError("its readings cannot be read at present: see this agent's own log") from None
+
+
+def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
+    """The roster as it is now. What is wrong with the file is for the agent's own eyes: it names its folders."""
+    try:
+        return read_roster(path, keys.pinned.authority)
+    except (DataError, UsageError, PeerError) as error:
+        say(f"{keys.name}: {error}")
+        raise DataError("its roster cannot be read at present: see this agent's own log") from None
+
+
+def weather_from(path: Path, declared: Format | None = None) -> Weather:
+    """All complete rows of a weather file; its hash is in the plan, so every party must hold the same rows."""
+    table = read_weather(path, Format() if declared is None else declared)
+    for fault in weather_faults(table):
+        raise DataError(fault.text)
+    return weather_of_table(table.readings.dropna())
+
+
+def agent_files(identities: Sequence[Path], data: Sequence[Path], states: Sequence[Path]) -> list[AgentFiles]:
+    """One agent for each identity, with the data file (and state folder) at the same place of its list."""
+    if len(data) != len(identities) or len(states) not in (0, len(identities)):
+        raise UsageError(f"{len(identities)} identities and {len(data)} data files: give one file for each identity")
+    folders: Sequence[Path | None] = states or [None] * len(identities)
+    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, data, folders, strict=True)]
+
+
+def serve_files(
+    files: Sequence[AgentFiles],
+    roster: Path,
+    weather: Path,
+    rules: Rules,
+    servers: Sequence[str],
+    say: Say,
+    *,
+    declared: Format,
+    signed_weather: Path | None = None,
+) -> None:
+    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
+    with contextlib.ExitStack() as held:
+        host, agents = Host(), []
+        for file in files:
+            running = prepare_agent(
+                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host, say=say
+            )
+            held.callback(running.close)
+            agent = running.agent
+            say(f"{agent.name}: {agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents")
+            agents.append(running)
+        serve(agents, servers, say)
+
+
+def serve(agents: Sequence[RunningAgent], servers: Sequence[str], say: Say) -> None:
+    """Be there for every run until told to stop (SIGTERM, SIGINT)."""
+    with one_blas_thread():
+        asyncio.run(_serve(agents, tuple(servers), say))
+
+
+async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: Say) -> None:
+    stop = asyncio.Event()
+    with on_signal(stop.set):
+        links = [link_agent(running, servers, say) for running in agents]
+        tasks = [asyncio.create_task(link.run()) for link in links]
+        tasks.append(asyncio.create_task(_wait(stop)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+    say("stopped")
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> AgentLink:
+    agent, keys = running.agent, running.keys
+
+    def answer(_slot: int, message: bytes) -> list[bytes] | None:
+        try:
+            replies = agent.receive(message)
+        except PeerError as error:
+            say(f"{agent.name}: was sent {describe(message)}; sent nothing ({error})")
+            return None
+        sent = ", ".join(describe(reply) for reply in replies) or "nothing"
+        say(f"{agent.name}: was asked {describe(message)}; sent {sent}")
+        return replies
+
+    nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
+    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer)
+
+
+def describe(data: bytes) -> str:
+    """A message by name and size, for people; of its values only the plan, which is public, and reasons."""
+    try:
+        message: dict[str, Any] = msgspec.msgpack.decode(data)
+        kind = str(message["type"])
+        detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
+        if kind == "Announce":
+            detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
+        elif kind in ("Abort", "Refuse"):
+            detail = f"({message['reason']})"
+    except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
+        return f"something unreadable, {len(data)} bytes"
+    return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
+
+
+def describe_plan(plan: AnyPlan) -> str:
+    first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+    if isinstance(plan, Collect):
+        how = f"weights of fit {plan.fit[:4].hex()}" if plan.fit else "equal weights"
+        return f"(rows to collect under {how}, {rows})"
+    return f"(protocol {plan.protocol}, {plan.weights} weights, order {plan.order}, ridge {plan.ridge:g}, {rows})"
+
+
+@contextlib.contextmanager
+def on_signal(act: Callable[[], object]) -> Any:
+    """Call `act` on SIGTERM and SIGINT instead of dying."""
+    loop = asyncio.get_running_loop()
+    held = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, or Windows
+            loop.add_signal_handler(number, act)
+            held.append(number)
+    try:
+        yield
+    finally:
+        for number in held:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,343 @@
+"""Key folders and the files parties exchange before the first run.
+
+    authority.json     public: the authority's key and the CA of the NATS servers; every party pins it
+    NAME/              an agent's folder: identity.key, dither.key, nats.key (0600), authority.json, enrolment.json
+    aggregator/        the aggregator's: nats.key (0600), authority.json, enrolment.json
+    enrolment.json     public, signed by its own identity: what the authority needs to enrol somebody
+    roster.json        public, signed by the authority
+    nats/              server.conf, server.pem, server.key: a NATS server for that roster
+
+Rule 1: a private key never leaves the folder it was made in, and never replaces another one.
+Rule 2: authority and aggregator are two parties: one folder does not hold both, but for a rehearsal.
+Rule 3: a roster is renewed under the next number; a key that is enrolled already is refused under another name.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from atdm.crypto.keys import KEY_BYTES, SigningKey, read_key_file, verify, write_key_file
+from atdm.deploy.server import make_ca, make_server_certificate, server_config
+from atdm.errors import DataError, PeerError, UsageError
+from atdm.protocol.plan import DAY
+from atdm.protocol.readings import Weather
+from atdm.protocol.roster import Roster, check_roster, sign_roster
+from atdm.protocol.session import RandomBytes
+from atdm.transport.nkey import nkey_public
+
+MOST_FILE_BYTES = 64 << 20  # a roster of 100 000 agents
+NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
+AGGREGATOR: Literal["aggregator"] = "aggregator"
+T = TypeVar("T")
+
+
+class Pinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """authority.json: whom a party was enrolled by, and the certificate authority of its NATS servers."""
+
+    authority: bytes  # Ed25519 public key
+    ca: str  # PEM
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """enrolment.json: a party introduces itself. Signed with the identity key, so that nobody enrols another's."""
+
+    role: Literal["agent", "aggregator"]
+    name: str
+    owner: str
+    identity: bytes  # Ed25519 public key
+    nkey: str  # public
+    signature: bytes
+
+    def fields(self) -> tuple[str | bytes, ...]:
+        return ("enrolment", self.role, self.name, self.owner, self.identity, self.nkey)
+
+
+class SignedWeather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """weather.json: the hash of a weather table that the authority vouches for."""
+
+    hash: bytes
+    signature: bytes
+
+
+class AgentKeys(msgspec.Struct, frozen=True):
+    """What an agent's folder holds."""
+
+    name: str
+    identity: SigningKey
+    secret: bytes  # long-term; the dither comes from it
+    nkey: bytes
+    pinned: Pinned
+
+    def __repr__(self) -> str:
+        return f"AgentKeys({self.name})"
+
+
+# Made once
+
+
+def create_authority(folder: Path, random_bytes: RandomBytes, *, rehearsal: bool = False) -> Path:
+    """The enrolment authority: its signing key, and the certificate authority of the NATS servers."""
+    if (folder / AGGREGATOR).exists() and not rehearsal:
+        raise UsageError(
+            f"{folder} holds an aggregator: the authority must be somebody else, or it could enrol agents of its own; "
+            "use another folder on another machine (--rehearsal to try things out)"
+        )
+    _make(folder)
+    seed = random_bytes(KEY_BYTES)
+    write_key_file(folder / "authority.key", seed)
+    ca, key = make_ca()
+    _write_private(folder / "ca.key", key)
+    return _write(folder / "authority.json", Pinned(SigningKey(seed).public, ca))
+
+
+def create_agent(
+    folder: Path, name: str, random_bytes: RandomBytes, *, owner: str | None = None, authority: Path | None = None
+) -> Path:
+    """An agent's folder below `folder`; gives the path of the file to send to the authority."""
+    return _create(folder, "agent", name, name if owner is None else owner, random_bytes, authority)
+
+
+def create_aggregator(
+    folder: Path, random_bytes: RandomBytes, *, authority: Path | None = None, rehearsal: bool = False
+) -> Path:
+    """The aggregator's folder below `folder`; gives the path of the file to send to the authority."""
+    if (folder / "authority.key").exists() and not rehearsal:
+        raise UsageError(
+            f"{folder} holds the enrolment authority: the aggregator must be somebody else, or it could enrol agents "
+            "of its own; use another folder on another machine (--rehearsal to try things out)"
+        )
+    return _create(folder, AGGREGATOR, AGGREGATOR, AGGREGATOR, random_bytes, authority)
+
+
+class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """enrolled.json in the authority's folder: what must never go back, whatever becomes of a roster."""
+
+    serial: int = 0
+    since: dict[str, int] = {}  # identity key in hex → first UTC day it may give
+
+
+def create_roster(
+    folder: Path, output: Path, hosts: Sequence[str], since: int | None = None
+) -> tuple[Roster, Path | None]:
+    """Sign the roster of all enrolment files below the authority's folder; write it and the NATS server's files.
+
+    Its number is one more than that of the roster written before. Keys that come after the first roster give no day
+    before `since` (a UTC day number; tomorrow if not given). Gives the roster, and the folder for the server
+    unless no aggregator has enrolled yet.
+    """
+    pinned = read_authority(folder / "authority.json")
+    authority = SigningKey(read_key_file(folder / "authority.key"))
+    requests = [_read_request(path) for path in sorted(folder.glob("**/*enrolment.json"))]
+    agents = [request for request in requests if request.role == "agent"]
+    aggregators = [request for request in requests if request.role == AGGREGATOR]
+    if not agents:
+        raise UsageError(f"{folder}: no enrolment.json of any agent: collect them from the agents into this folder")
+    if len(aggregators) > 1:
+        raise UsageError(f"{folder}: enrolment files of {len(aggregators)} aggregators: keep one of them")
+    _check_new_keys(agents)
+    record = folder / "enrolled.json"
+    known = _read(record, Enrolled, "the authority's record of rosters") if record.exists() else Enrolled()
+    tomorrow = int(time.time()) // DAY + 1  # this morning may have been summed with the keys that these replace
+    first = 0 if known.serial == 0 else tomorrow if since is None else since
+    days = {a.identity: known.since.get(a.identity.hex(), first) for a in agents}
+    roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, days)
+    nats = output.parent / "nats"
+    files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
+    _write(record, Enrolled(roster.serial, known.since | {key.hex(): day for key, day in days.items()}))
+    _write(output, roster)
+    if files:
+        _make(nats)
+    for name, content in files.items():
+        (nats / name).unlink(missing_ok=True)
+        _write_private(nats / name, content)
+    return roster, nats if files else None
+
+
+def _check_new_keys(agents: Sequence[Request]) -> None:
+    """A second enrolment with a key that is there already would count one home twice."""
+    for what in ("identity", "nkey", "name"):
+        seen: dict[object, str] = {}
+        for agent in agents:
+            value = getattr(agent, what)
+            if value in seen:
+                key = "name" if what == "name" else "key"
+                raise UsageError(
+                    f"agents {seen[value]!r} and {agent.name!r} enrolled with the same {key}: keep one of the two files"
+                )
+            seen[value] = agent.name
+
+
+def server_files(
+    folder: Path, pinned: Pinned, agents: Sequence[Request], aggregator: str, hosts: Sequence[str]
+) -> dict[str, bytes]:
+    certificate, key = make_server_certificate(pinned.ca, _read_private(folder / "ca.key"), hosts)
+    config = server_config(pinned.authority, {a.identity: a.nkey for a in agents}, aggregator)
+    return {"server.conf": config.encode(), "server.pem": certificate.encode(), "server.key": key}
+
+
+def sign_weather(folder: Path, weather: Weather, output: Path) -> Path:
+    """Vouch for a weather table, so that agents need not have one of their own."""
+    authority = SigningKey(read_key_file(folder / "authority.key"))
+    return _write(output, SignedWeather(_whole(weather), authority.sign("weather", _whole(weather))))
+
+
+def _whole(weather: Weather) -> bytes:
+    return weather.hash(int(weather.time[0]), int(weather.time[-1]))
+
+
+def _create(
+    folder: Path,
+    role: Literal["agent", "aggregator"],
+    name: str,
+    owner: str,
+    random_bytes: RandomBytes,
+    authority: Path | None,
+) -> Path:
+    for text in (name, owner):
+        if not NAME.fullmatch(text):
+            raise UsageError(f"name {text!r}: give 1 to 100 printable characters")
+    source = folder / "authority.json" if authority is None else authority
+    if not source.exists():
+        raise UsageError(f"{source} is missing: get authority.json from the enrolment authority, and pass --authority")
+    pinned = read_authority(source)
+    target = folder / folder_name(name)
+    if (target / "enrolment.json").exists():
+        raise UsageError(f"{target} exists: keys are never replaced; choose another name, or move the folder away")
+    _make(target)
+    nkey, identity = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
+    write_key_file(target / "nats.key", nkey)
+    write_key_file(target / "identity.key", identity)
+    if role == "agent":
+        write_key_file(target / "dither.key", random_bytes(KEY_BYTES))
+    _write(target / "authority.json", pinned)
+    key = SigningKey(identity)
+    draft = Request(role, name, owner, key.public, nkey_public(nkey), b"")
+    signed = msgspec.structs.replace(draft, signature=key.sign(*draft.fields()))
+    return _write(target / "enrolment.json", signed)
+
+
+def folder_name(name: str) -> str:
+    """A name as one folder: no slashes, no dots in front."""
+    return quote(name, safe=" ").replace(".", "%2E", 1) if name.startswith(".") else quote(name, safe=" ")
+
+
+# Read back
+
+
+def read_authority(path: Path) -> Pinned:
+    pinned = _read(path, Pinned, "an authority.json written by `atdm enroll authority`")
+    if len(pinned.authority) != KEY_BYTES:
+        raise DataError(f"{path}: the authority's key has the wrong length: get the file again")
+    return pinned
+
+
+def read_agent(folder: Path) -> AgentKeys:
+    """All keys of an agent's folder; refuses key files that others may read."""
+    request = _read_request(folder / "enrolment.json")
+    identity = SigningKey(read_key_file(folder / "identity.key"))
+    if request.role != "agent" or request.identity != identity.public:
+        raise DataError(f"{folder}: enrolment.json is not this identity's: restore the folder `enroll agent` made")
+    return AgentKeys(
+        name=request.name,
+        identity=identity,
+        secret=read_key_file(folder / "dither.key"),
+        nkey=read_key_file(folder / "nats.key"),
+        pinned=read_authority(folder / "authority.json"),
+    )
+
+
+def read_aggregator(folder: Path) -> tuple[bytes, Pinned]:
+    """The aggregator's nkey, and whom it was enrolled by."""
+    return read_key_file(folder / "nats.key"), read_authority(folder / "authority.json")
+
+
+def read_unchecked_roster(path: Path) -> Roster:
+    return _read(path, Roster, "a roster.json written by `atdm enroll roster` (of the first edition: write it anew)")
+
+
+def read_roster(path: Path, authority: bytes) -> Roster:
+    """A roster, if it is signed by this authority."""
+    roster = read_unchecked_roster(path)
+    try:
+        check_roster(roster, authority)
+    except PeerError as error:
+        raise PeerError(f"{path}: {error}") from None
+    return roster
+
+
+def check_weather(path: Path, weather: Weather, authority: bytes) -> None:
+    """Raise unless the authority vouches for this weather."""
+    signed = _read(path, SignedWeather, "a file written by `atdm enroll weather`")
+    verify(authority, signed.signature, "weather", signed.hash)
+    if signed.hash != _whole(weather):
+        raise DataError(f"{path}: vouches for another weather table: get both files from the enrolment authority")
+
+
+def _read_request(path: Path) -> Request:
+    request = _read(path, Request, "an enrolment.json written by `atdm enroll`")
+    try:
+        verify(request.identity, request.signature, *request.fields())
+    except PeerError:
+        raise PeerError(f"{path}: not signed by the identity it names: get the file again from its owner") from None
+    if not re.fullmatch(r"U[A-Z2-7]{55}", request.nkey):  # it goes into the server's configuration
+        raise PeerError(f"{path}: has no public nkey: get the file again from its owner")
+    return request
+
+
+def _read(path: Path, kind: type[T], what: str) -> T:
+    try:
+        if path.stat().st_size > MOST_FILE_BYTES:
+            raise DataError(f"{path}: too large to be {what}")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}): give {what}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise DataError(f"{path}: is not {what}: get it again") from None
+
+
+def _write(path: Path, document: msgspec.Struct) -> Path:
+    content = json.dumps(msgspec.to_builtins(document), indent=1, ensure_ascii=False) + "\n"
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose a folder you may write to") from None
+    return path
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"cannot make {folder}: {error.strerror}; choose a folder you may write to") from None
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """A file only its owner may read; never replaces one."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{path} exists: a key is never overwritten; move it away or choose another folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose a folder you may write to") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
+def _read_private(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                raise UsageError(f"{path} can be read by others: run `chmod 600 {path}`")
+            return file.read(1 << 16)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from None

@@ -1,0 +1,156 @@
+"""The operator of a fleet that lives: which company sums which days, within the rules that every agent enforces.
+
+    Fleet    what the aggregator remembers of days and homes, and the next days to collect from it (equal weights)
+    FleetFile  that memory in a file
+    whole    exactly the company of an earlier fit
+
+A home that is out on a day stays, and the day is lost for all, as long as that costs less than a tenth of a block;
+beyond that it is left out. A home that does not answer is waited for `patience` seconds since it was last heard, then
+left out from the first day that is not settled. One company for one window: `choose` in protocol/company.py.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from atdm.errors import DataError, RunAborted
+from atdm.protocol.account import BLOCK
+from atdm.protocol.company import LOST_SHARE, Answers, Choose, large_enough
+from atdm.protocol.roster import Roster
+from atdm.transport.disk import lock, replace_file
+from atdm.types import BoolArray
+
+PATIENCE = 86400.0  # s that a silent home is waited for
+
+
+def whole(identities: Collection[str]) -> Choose:
+    """The company of an earlier fit, all of it, on the days on which all are in."""
+
+    def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
+        places = [i for i, member in enumerate(roster.members) if member.identity.hex() in identities]
+        missing = [roster.members[i].name for i in places if i not in answers]
+        if len(places) < len(identities) or missing:
+            raise RunAborted(
+                f"rows under the weights of a fit need its whole company, {len(identities)} agents; without "
+                f"{', '.join(missing[:3]) or 'those gone from the roster'}: collect with equal weights, or fit again"
+            )
+        days: BoolArray = np.logical_and.reduce([answers[i] for i in places])
+        if not days.any():
+            raise RunAborted("no day has the whole company of the fit: collect with equal weights, or fit again")
+        return places, days
+
+    return chosen
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What the aggregator remembers, by identity key: who summed which day, which days it gave up, who was heard when.
+
+    Time is that of the rows asked for, so that a history collected afterwards goes as it would have gone live.
+    """
+
+    days: dict[int, tuple[str, ...]] = field(default_factory=dict)  # settled day → its company
+    lost: set[int] = field(default_factory=set)  # days given up because homes were out on them
+    heard: dict[str, float] = field(default_factory=dict)  # last row at which it answered  [s since 1970]
+
+    def hear(self, identities: Collection[str], now: float) -> None:
+        self.heard.update({each: max(now, self.heard.get(each, now)) for each in identities})
+
+    def settle(self, days: Collection[int], company: tuple[str, ...]) -> None:
+        self.days.update(dict.fromkeys(days, company))
+
+    def next_days(
+        self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple
+    ) -> Choose:
+        """The first days of a window that can be summed now by one company; first: the window's first UTC day; late:
+        places of those that have no readings yet of some days: on these they have not answered.
+
+        Raises RunAborted where nothing can be summed yet, and says for whom it waits.
+        """
+
+        def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
+            keys = [member.identity.hex() for member in roster.members]
+            for key in keys:
+                self.heard.setdefault(key, now)  # a home that never came is waited for from now on
+            count = len(next(iter(answers.values()))) if answers else 0
+            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late()}
+            days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
+            for i in range(count):
+                inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
+                answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
+                found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)
+                if waiting or (days.any() and found != company):
+                    break
+                members = tuple(member for member in roster.members if member.identity.hex() in found)
+                if large_enough(members, roster, least):
+                    days[i], company = True, found
+            if not days.any():
+                names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)
+                raise RunAborted(
+                    f"waiting for {', '.join(names[:5])}, silent for less than {patience / 3600:g} h" if names else
+                    "no day of the window can be summed, too few homes are in or it was given up: wait for more, or "
+                    "choose other days"
+                )  # fmt: skip
+            return [place for place, key in enumerate(keys) if key in company], days
+
+        return chosen
+
+    def _company(
+        self, day: int, inside: frozenset[str], answered: frozenset[str], enrolled: frozenset[str], since: float
+    ) -> tuple[frozenset[str], set[str]]:
+        """Who sums a day, nobody where it cannot be; and whom to wait for before that is decided."""
+        nobody = frozenset[str]()
+        if day in self.days:
+            settled = frozenset(self.days[day])
+            return (settled if settled <= inside else nobody), set()
+        if day in self.lost:
+            return nobody, set()
+        block = range(day - day % BLOCK, day - day % BLOCK + BLOCK)
+        earlier = [frozenset(self.days[d]) for d in block if d < day and d in self.days]
+        later = [frozenset(self.days[d]) for d in block if d > day and d in self.days]
+        ceiling = enrolled.intersection(*earlier)
+        waiting = {key for key in ceiling - answered if self.heard[key] > since}
+        if waiting:
+            return nobody, waiting
+        if (ceiling & answered) - inside and sum(d in self.lost for d in block) + 1 < LOST_SHARE * BLOCK:
+            self.lost.add(day)  # cheaper than doing without these homes for the rest of the block
+            return nobody, set()
+        company = ceiling & inside
+        return (company if all(other <= company for other in later) else nobody), set()
+
+
+class FleetFile:
+    """What an aggregator remembers of its fleet, in its own folder: written before anybody is asked for a reading."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = folder / "fleet.json", lock(folder)
+        self.record = Fleet()
+        if self._path.exists():
+            try:
+                self.record = msgspec.json.decode(self._path.read_bytes(), type=Fleet)
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.close()
+                raise DataError(f"{self._path} cannot be read: restore it from where it last ran") from None
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> "FleetFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def hear(self, names: Sequence[str], now: float) -> None:
+        self.record.hear(names, now)
+        self.write()
+
+    def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
+        self.record.settle(days, names)
+        self.write()
+
+    def write(self) -> None:
+        replace_file(self._path, msgspec.json.encode(self.record))

@@ -1,0 +1,151 @@
+"""A run whose aggregator the adversary plays: real agents, real bytes, and a hand on every message to them."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import msgspec
+import numpy as np
+
+from atdm.crypto.keys import derive, digest
+from atdm.data import Cluster
+from atdm.errors import RunAborted
+from atdm.kernel.design import REFERENCE_TEMP
+from atdm.lab.attacks.view import Colluder, Public, View
+from atdm.protocol.aggregator import Aggregator, AggregatorState
+from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.collect import CollectDesk
+from atdm.protocol.company import Choose
+from atdm.protocol.company import choose as usual_choice
+from atdm.protocol.desk import Outgoing
+from atdm.protocol.ledger import Seen
+from atdm.protocol.messages import Abort, Message, ToAgent, ToAggregator, decode_to_agent, decode_to_aggregator, encode
+from atdm.protocol.opened import OpenPart
+from atdm.protocol.part import Part
+from atdm.protocol.plan import AnyPlan, Plan
+from atdm.protocol.readings import dithered, positions, public_inputs
+from atdm.protocol.rules import Rules
+from atdm.protocol.session import RandomBytes
+from atdm.run import enrol, weather_of
+from atdm.transport.local import received
+from atdm.types import FloatArray, IntArray
+
+Alter = Callable[[int, ToAgent], Message | None]  # place of the receiver, message → what is delivered instead
+Watch = Callable[[int, ToAggregator], Message | None]  # …, and what the adversary takes it for, where that differs
+
+
+def repeatable(seed: int) -> RandomBytes:
+    """Bytes that look random and are the same in every audit with this seed."""
+    key, number = digest("audit", seed), count()
+    return lambda size: derive(key, "bytes", next(number))[:size]
+
+
+class Stage:
+    """The agents of a cluster, over one or more runs. Places are places in the roster."""
+
+    def __init__(
+        self, cluster: Cluster, rules: Rules, random_bytes: RandomBytes = os.urandom, share: bool = True
+    ) -> None:
+        self.cluster = cluster
+        self.agents, _ = enrol(cluster, rules, random_bytes, keep=True, share=share)
+        for agent in self.agents:  # a simulation lifts it; the limits on ridge and training share stay lifted
+            own = replace(agent.own.rules, solver_tolerance=rules.solver_tolerance)
+            agent.own = replace(agent.own, rules=own)
+        self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
+        self.attempts = 0
+
+    def play(
+        self,
+        plan: AnyPlan,
+        *,
+        alter: Alter | None = None,
+        watch: Watch | None = None,
+        choose: Choose = usual_choice,
+        until: Callable[[Aggregator], bool] | None = None,
+    ) -> Aggregator:
+        """One run, to its end or until the adversary has seen enough; then everybody is told that it failed."""
+        roster, weather = self.agents[0].roster, weather_of(self.cluster)
+        aggregator = Aggregator(
+            plan=plan, roster=roster, weather=weather, attempt=self.attempts, keep=True, choose=choose
+        )
+        self.attempts += 1
+        inbox = deque(aggregator.start())
+        while inbox:
+            to, data = inbox.popleft()
+            replies: list[tuple[int, bytes]] = []
+            for place in range(len(roster)) if to is None else (to,):
+                replies += [(place, reply) for reply in self._deliver(place, data, alter)]
+            for place, reply in replies:
+                forged = watch(place, decode_to_aggregator(reply, len(reply))) if watch is not None else None
+                inbox += received(aggregator, place, reply if forged is None else encode(forged))
+            if not inbox and aggregator.state is AggregatorState.GATHERING:
+                inbox += aggregator.close()
+            if until is not None and aggregator.run is not None and until(aggregator):
+                inbox = deque([Outgoing(None, encode(Abort(run=aggregator.run.id, reason="false")))])
+                until = None
+        return aggregator
+
+    def _deliver(self, place: int, data: bytes, alter: Alter | None) -> list[bytes]:
+        if alter is not None:
+            changed = alter(place, decode_to_agent(data, len(data)))
+            if changed is None:
+                return []
+            data = encode(changed)
+        replies: list[bytes] = received(self.agents[place], data)
+        part = self.agents[place].part
+        if part is not None:
+            self.parts[place] = part
+        return replies
+
+    def own_series(self, place: int, stamps: IntArray) -> FloatArray:
+        """An agent's temperature at these stamps as it enters sums: dithered, centred. [K]"""
+        own = self.agents[place].own
+        readings = own.readings.at(positions(own.readings.time, stamps))
+        quantum = own.memory.quantum if own.rules.quantum is None else own.rules.quantum
+        bare = dithered(readings, own.secret, own.rules.dither, quantum)
+        return bare.temperature - REFERENCE_TEMP
+
+    def view(self, plan: Plan, aggregator: Aggregator, colluders: Sequence[int] = ()) -> View:
+        """What the aggregator holds together with the agents at these places of the company."""
+        released, agents = Released.of(aggregator), len(aggregator.members)
+        inputs = public_inputs(plan, released.kept, released.load, weather_of(self.cluster))
+        seen: list[Seen] = list(aggregator.notebook.seen)
+        places = [aggregator.roster.index(aggregator.members[i].identity) for i in colluders]
+        if places:
+            seen += [s for s in self.agents[places[0]].own.notebook.seen if s.what in ("basis total", "scalars")]
+        equal = plan.protocol == "blind" and plan.weights == "equal"
+        if equal:  # the state is a total of known coefficients
+            seen.append(Seen("basis total", "", agents * released.state))
+        known = []
+        for i, place in zip(colluders, places, strict=True):
+            part = self.parts[place]
+            coefficients = part.parts if isinstance(part, BlindPart) else np.ones(int(equal))
+            series = part.x if isinstance(part, OpenPart) else self.own_series(place, released.kept)
+            known.append(Colluder(place=i, series=series, coefficients=coefficients))
+        public = Public(agents=agents, order=plan.order, inputs=inputs)
+        return View(public=public, seen=seen, colluders=tuple(known))
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Rows that a run left with the aggregator."""
+
+    kept: IntArray  # time stamps
+    state: FloatArray  # s, centred  [K]
+    load: FloatArray  # h            [kW]
+
+    @classmethod
+    def of(cls, aggregator: Aggregator) -> "Released":
+        desk = aggregator.desk
+        if isinstance(desk, CollectDesk) and desk.collected is not None:
+            rows = desk.collected
+            return cls(rows.time, rows.state - REFERENCE_TEMP, rows.load)
+        if desk is None or desk.outcome is None:
+            raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run gave no result")
+        return cls(desk.outcome.kept, desk.outcome.estimate.state - REFERENCE_TEMP, desk.outcome.load)
+
+
+def changed(message: Message, **values: object) -> Message:
+    return msgspec.structs.replace(message, **values)

@@ -1,0 +1,244 @@
+"""Enrolment: keys stay private and in place, everybody is who they say, rosters are numbered and only go up."""
+
+import json
+import os
+import shutil
+import stat
+import time
+
+import pandas as pd
+import pytest
+
+from atdm.crypto.keys import read_key_file
+from atdm.deploy.agent import weather_from
+from atdm.deploy.enrolment import (
+    check_weather,
+    create_agent,
+    create_aggregator,
+    create_authority,
+    create_roster,
+    folder_name,
+    read_agent,
+    read_authority,
+    read_roster,
+    sign_weather,
+)  # fmt: skip
+from atdm.errors import DataError, PeerError, UsageError
+from atdm.model.fitted import Model
+from atdm.transport.disk import Disk
+
+HOSTS = ["127.0.0.1"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    create_authority(tmp_path / "authority", os.urandom)
+    return tmp_path / "authority"
+
+
+def enrol(folder, count, first=0):
+    for i in range(first, first + count):
+        create_agent(folder, f"home {i}", os.urandom)
+
+
+def test_private_files_are_for_their_owner_only(folder):
+    create_agent(folder, "home 1", os.urandom)
+    create_aggregator(folder.parent / "elsewhere", os.urandom, authority=folder / "authority.json")
+    keys = [p for p in folder.parent.glob("**/*.key")]
+    assert len(keys) == 2 + 3 + 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+@pytest.mark.parametrize("key", ["identity.key", "dither.key", "nats.key"])
+def test_a_key_that_others_may_read_is_refused(folder, key):
+    create_agent(folder, "a", os.urandom)
+    (folder / "a" / key).chmod(0o644)
+    with pytest.raises(UsageError, match="can be read by others"):
+        read_agent(folder / "a")
+
+
+def test_keys_are_never_replaced(folder):
+    create_agent(folder, "a", os.urandom)
+    before = (folder / "a" / "identity.key").read_bytes()
+    with pytest.raises(UsageError, match="never replaced"):
+        create_agent(folder, "a", os.urandom)
+    with pytest.raises(UsageError, match="never overwritten"):
+        create_authority(folder, os.urandom)
+    assert (folder / "a" / "identity.key").read_bytes() == before
+
+
+def test_authority_and_aggregator_are_two_parties(folder, tmp_path):
+    with pytest.raises(UsageError, match="must be somebody else"):
+        create_aggregator(folder, os.urandom)
+    other = tmp_path / "other"
+    create_aggregator(other, os.urandom, authority=folder / "authority.json")
+    with pytest.raises(UsageError, match="must be somebody else"):
+        create_authority(other, os.urandom)
+    create_aggregator(folder, os.urandom, rehearsal=True)
+
+
+def test_an_agent_pins_its_authority(tmp_path):
+    with pytest.raises(UsageError, match="get authority.json from the enrolment authority"):
+        create_agent(tmp_path, "a", os.urandom)
+
+
+@pytest.mark.parametrize("name", ["building01/zone01", "../../etc", ".", "..", "Zürich 1.OG", "a" * 100])
+def test_any_name_becomes_one_folder(folder, name):
+    create_agent(folder, name, os.urandom)
+    assert (folder / folder_name(name)).parent == folder
+    assert read_agent(folder / folder_name(name)).name == name
+    assert (folder / folder_name(name)).resolve().parent == folder.resolve()
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a" * 101])
+def test_names_that_break_lines_are_refused(folder, name):
+    with pytest.raises(UsageError, match="printable"):
+        create_agent(folder, name, os.urandom)
+
+
+def test_a_roster_holds_those_who_enrolled_and_is_read_back(folder, tmp_path):
+    enrol(folder, 3)
+    roster, nats = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert nats is None  # no aggregator yet
+    assert sorted(m.name for m in roster.members) == ["home 0", "home 1", "home 2"]
+    assert read_roster(tmp_path / "roster.json", read_authority(folder / "authority.json").authority) == roster
+    create_aggregator(folder, os.urandom, rehearsal=True)
+    _, nats = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert nats is not None and (nats / "server.conf").read_text().count("nkey:") == 4
+
+
+@pytest.mark.parametrize("field", ["name", "owner", "identity", "nkey"])
+def test_an_altered_enrolment_is_refused(folder, tmp_path, field):
+    enrol(folder, 3)
+    path = folder / "home 1" / "enrolment.json"
+    document = json.loads(path.read_text())
+    document[field] = json.loads((folder / "home 2" / "enrolment.json").read_text())[field]
+    path.write_text(json.dumps(document))
+    with pytest.raises(PeerError, match="not signed by the identity it names"):
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert not (tmp_path / "roster.json").exists()
+
+
+def one_line(caught) -> str:
+    text = str(caught.value)
+    assert text and "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("shared", ["name", "key"])
+def test_who_is_enrolled_already_is_refused_in_one_line_and_the_roster_stays(folder, tmp_path, shared):
+    """The same name with another key, or another name signed with a key that is there: one home would count twice."""
+    enrol(folder, 2)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    before = (tmp_path / "roster.json").read_bytes(), (folder / "enrolled.json").read_bytes()
+    if shared == "name":
+        create_agent(folder / "sub", "home 1", os.urandom, authority=folder / "authority.json")
+    else:
+        keys = [read_key_file(folder / "home 1" / f"{name}.key") for name in ("nats", "identity")]
+        create_agent(folder / "sub", "home 7", lambda size: keys.pop(0) if keys else os.urandom(size),
+                     authority=folder / "authority.json")  # fmt: skip
+    with pytest.raises(UsageError, match=f"enrolled with the same {shared}: keep one of the two files") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert "home 1" in one_line(caught)
+    assert ((tmp_path / "roster.json").read_bytes(), (folder / "enrolled.json").read_bytes()) == before
+
+
+def test_rosters_are_numbered_upwards_whatever_becomes_of_earlier_ones(folder, tmp_path):
+    enrol(folder, 3)
+    path, serials = tmp_path / "roster.json", []
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)  # nobody came or went
+    path.unlink()
+    enrol(folder, 1, first=3)
+    serials.append(create_roster(folder, path, HOSTS)[0].serial)
+    shutil.rmtree(folder / "home 0")
+    serials.append(create_roster(folder, tmp_path / "elsewhere.json", HOSTS)[0].serial)
+    assert serials == [1, 2, 3, 4]
+    (folder / "home 1" / "enrolment.json").write_text("{}")  # a roster that is not written costs no number
+    with pytest.raises(DataError):
+        create_roster(folder, path, HOSTS)
+    shutil.rmtree(folder / "home 1")
+    assert create_roster(folder, path, HOSTS)[0].serial == 5
+
+
+def test_a_damaged_record_of_rosters_is_not_begun_anew(folder, tmp_path):
+    """Agents refuse a lower number, and would give days that are on another key's account."""
+    enrol(folder, 3)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    (folder / "enrolled.json").write_text("{")
+    with pytest.raises(DataError, match="enrolled.json: is not the authority's record of rosters") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    one_line(caught)
+
+
+def test_a_key_enrolled_later_gives_no_day_before_and_keeps_its_first_day(folder, tmp_path):
+    def since(today: int | None) -> dict[str, int]:
+        return {m.name: m.since for m in create_roster(folder, tmp_path / "roster.json", HOSTS, today)[0].members}
+
+    enrol(folder, 2)
+    assert since(20000) == {"home 0": 0, "home 1": 0}  # nobody has given anything yet
+    enrol(folder, 1, first=2)
+    assert since(20010) == {"home 0": 0, "home 1": 0, "home 2": 20010}
+    file = folder / "home 2" / "enrolment.json"
+    content = file.read_bytes()
+    file.unlink()
+    shutil.rmtree(folder / "home 1")
+    enrol(folder, 1, first=1)  # the same home with a new key
+    assert since(20020) == {"home 0": 0, "home 1": 20020}
+    file.write_bytes(content)
+    assert since(20030) == {"home 0": 0, "home 1": 20020, "home 2": 20010}
+    shutil.rmtree(folder / "home 0")
+    enrol(folder, 1)
+    before = time.time() // 86400
+    assert before + 1 <= since(None)["home 0"] <= time.time() // 86400 + 1  # tomorrow by the clock
+
+
+def test_files_of_the_first_edition_are_refused_with_what_to_do(folder, tmp_path):
+    """Roster, state and model: none of them can be carried over."""
+    enrol(folder, 3)
+    path = tmp_path / "roster.json"
+    create_roster(folder, path, HOSTS)
+    document = json.loads(path.read_text())
+    del document["serial"]
+    document["members"] = [{**member, "cohort": 0} for member in document["members"]]
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="of the first edition: write it anew") as roster:
+        read_roster(path, read_authority(folder / "authority.json").authority)
+
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"atdm-journal-1\n" + bytes(80))
+    with pytest.raises(DataError, match="of the first edition cannot be carried over, enrol the agent anew") as state:
+        Disk(journal).read()
+
+    model = tmp_path / "model.json"
+    model.write_text(json.dumps({"schema": "atdm-model/1", "alpha": [0.9]}))
+    with pytest.raises(DataError, match="atdm-model/1.*refit the model") as saved:
+        Model.load(model)
+    for caught, file in ((roster, path), (state, journal), (saved, model)):
+        assert str(file) in one_line(caught)
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"serial": 1, "members": [], "authority": "", "signature": "", "x": 1}',
+])  # fmt: skip
+def test_files_that_are_something_else_are_refused_in_one_line(folder, tmp_path, content):
+    (tmp_path / "roster.json").write_bytes(content)
+    with pytest.raises((DataError, PeerError)) as caught:
+        read_roster(tmp_path / "roster.json", bytes(32))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_authority_vouches_for_one_weather(folder, tmp_path):
+    time = pd.date_range("2024-01-01", periods=4, freq="1h", tz="UTC")
+    for name, outdoor in (("a", 1.0), ("b", 2.0)):
+        table = pd.DataFrame({"time": time, "outdoor_temp_c": outdoor, "solar_w_m2": 0.0})
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    weather, other = (weather_from(tmp_path / f"{name}.parquet") for name in "ab")
+    signed = sign_weather(folder, weather, tmp_path / "weather.json")
+    authority = read_authority(folder / "authority.json").authority
+    check_weather(signed, weather, authority)
+    with pytest.raises(DataError, match="another weather table"):
+        check_weather(signed, other, authority)
+    with pytest.raises(PeerError, match="does not verify"):
+        check_weather(signed, weather, bytes(31) + b"\1")
