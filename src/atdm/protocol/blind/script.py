@@ -276,7 +276,7 @@ class BlindPart(Part):
         self.step += 1
         self._note(self.asked.phase, opened)
         if self.question:
-            self.question = self._once(digest, "question", self.question, self.asked.phase, words)
+            self.question = digest("question", self.question, self.asked.phase, words)
         return self._go_on(opened)
 
     def _go_on(self, opened: Opened) -> list[Message]:
