@@ -38,8 +38,9 @@ from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
+from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
@@ -312,7 +313,7 @@ def fit_cluster(
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
-    if state is not None and plan.protocol != "blind":
+    if state is not None and not REGISTRY[plan.protocol].account:
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":

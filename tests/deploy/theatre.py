@@ -22,7 +22,8 @@ from atdm.deploy.fleet import FleetFile
 from atdm.deploy.rehearse import Stage, plan_of, set_up
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.rules import OFFERED, Rules
+from atdm.protocol.registry import OFFERED
+from atdm.protocol.rules import Rules
 from atdm.transport.nats import NatsConfig
 from tests.clusters import tiny
 

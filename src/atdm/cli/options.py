@@ -16,6 +16,7 @@ import typer
 
 from atdm.data.tables import Format
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
+from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
 
 ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
@@ -30,6 +31,9 @@ By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or buildin
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+
+
+REVEALED = "; ".join(f"{name} {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
 
 
 class Group:
@@ -99,7 +103,7 @@ DECLARED = Group({
     "decimal": Annotated[str, typer.Option(help="CSV decimal mark.")],
 })  # fmt: skip
 FITTED = Group({
-    "protocol": Annotated[ProtocolName, typer.Option(help="Who learns what: see `atdm compare`.")],
+    "protocol": Annotated[ProtocolName, typer.Option(help=f"What else the aggregator learns: {REVEALED}.")],
     "order": Annotated[int, typer.Option(help="Order M of the model.")],
     "ridge": Annotated[float, typer.Option(help="Ridge λ on the weights.")],
     "season": Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")],

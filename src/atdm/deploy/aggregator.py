@@ -39,8 +39,9 @@ from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Weather, timestamps
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import Roster
-from atdm.protocol.rules import OFFERED, Rules
+from atdm.protocol.rules import Rules
 from atdm.run import Cost, Fit, Window, attempt_now, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
@@ -416,7 +417,7 @@ class Conductor:
 
     def _settle(self, role: Aggregator) -> None:
         """Write down whose days these are before agents are shown what makes them so."""
-        if self._settled or role.run is None or role.run.announced.protocol not in ("blind", "collect"):
+        if self._settled or role.run is None or not REGISTRY[role.run.announced.protocol].account:
             return
         days = role.run.days
         if isinstance(role.desk, CollectDesk):

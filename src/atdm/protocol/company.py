@@ -22,6 +22,7 @@ from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
+from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Members, Roster, owners_of
 from atdm.protocol.rules import Rules
 from atdm.types import BoolArray, IntArray
@@ -140,7 +141,7 @@ def check_company(
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
     if min(days) < max(member.since for member in members):
         raise RunAborted("a member of the company was enrolled later than a day of the run")
-    if isinstance(plan, Collect) or plan.protocol == "blind":
+    if REGISTRY[plan.protocol].account:
         if (reason := account.refuses_company(days, company)) is not None:
             raise RunAborted(reason)
 
