@@ -70,7 +70,7 @@ def test_a_short_vector_after_a_long_one_starts_its_stream_anew():
 @settings(max_examples=60)
 def test_masked_sum_is_the_plain_sum(rows, seed, regular):
     agents = len(rows)
-    mesh = graph.Graph.build(agents, seed, 2 * ((agents - 1) // 2) if regular else None)
+    mesh = graph.Graph.build(agents, seed, 2 * ((agents - 1) // 2) if regular else agents - 1)
     total = np.zeros(4, dtype=np.uint64)
     for i, row in enumerate(rows):
         words = np.array(row, dtype=np.uint64)

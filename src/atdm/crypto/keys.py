@@ -165,15 +165,8 @@ def open_sealed(pair_key: bytes, box: bytes, *associated: Field, purpose: str, s
         raise PeerError(f"sealed message ({purpose}) does not open: it was altered or is of another run") from None
 
 
-def tag(key: bytes, *fields: Field) -> bytes:
-    """16-byte HMAC-SHA256 tag over the packed fields."""
-    mac = HMAC(_own_key(key, "tag key"), hashes.SHA256())
-    mac.update(pack("tag", *fields))
-    return mac.finalize()[:TAG_BYTES]
-
-
 class Tagger:
-    """Tags of many messages under one key: the key is set up once. Messages are packed by the caller."""
+    """16-byte HMAC-SHA256 tags of messages under one key, which is set up once. Messages are packed by the caller."""
 
     __slots__ = ("_fresh",)
 
@@ -189,15 +182,9 @@ class Tagger:
         return mac.finalize()[:TAG_BYTES]
 
     def check(self, received: bytes, packed: bytes) -> None:
-        """As `check_tag`."""
+        """Raise PeerError unless `received` is the tag of this message; takes the same time for any wrong one."""
         if not hmac.compare_digest(self.tag(packed), received):
             raise PeerError("a tag does not verify: the message was altered, or belongs to another run")
-
-
-def check_tag(key: bytes, received: bytes, *fields: Field) -> None:
-    """Raise PeerError unless `received` is the tag of exactly these fields; takes the same time for any wrong tag."""
-    if not hmac.compare_digest(tag(key, *fields), received):
-        raise PeerError("a tag does not verify: the message was altered, or belongs to another run")
 
 
 def write_key_file(path: Path, key: bytes) -> None:

@@ -210,9 +210,3 @@ class Design:
         if series.ndim == 1:
             return self.residual(series[self.lagged])
         return np.stack([self.residual(series[rows].T).T for rows in self.lagged])
-
-    def condition(self) -> float:
-        """Condition number of X with columns scaled to unit norm."""
-        norms = np.linalg.norm(self.columns, axis=0)
-        values = np.linalg.svd(self.columns / np.where(norms > 0, norms, 1.0), compute_uv=False)
-        return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")

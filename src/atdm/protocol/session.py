@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from atdm.crypto.graph import Graph
+from atdm.crypto.graph import Graph, degree
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
 from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
 from atdm.errors import PeerError
@@ -68,7 +68,7 @@ class Run:
 
 @lru_cache(maxsize=4)
 def _graph(agents: int, seed: bytes) -> Graph:
-    return Graph.build(agents, seed)
+    return Graph.build(agents, seed, degree(agents))
 
 
 @lru_cache(maxsize=4)
