@@ -75,18 +75,14 @@ class Part(ABC):
     """The agent's side of one protocol, from the agreed keys to the end of the run."""
 
     finished = False
-
-    @property
-    @abstractmethod
-    def weight(self) -> float:
-        """ξ_i, once the run is finished."""
+    weight = float("nan")  # ξ_i, once found. It leaves no agent of `blind`; a simulation, which owns all of them, reads it
 
     def __init__(self, session: Session, own: AgentContext) -> None:
         self.session, self.own = session, own
 
-    @abstractmethod
     def begin(self) -> list[Message]:
-        """The first message after the keys."""
+        """What this agent sends once it has the keys; nothing where it waits for the other side."""
+        return []
 
     @abstractmethod
     def receive(self, message: ToAgent) -> list[Message]:

@@ -109,14 +109,8 @@ class BlindPart(Part):
         self.asked: Ask | None = None  # None: waiting for the group secret
         self.question = b""  # hash of everything the next answer depends on, from the rows kept on
         self.days: tuple[int, ...] = ()  # UTC days of the kept rows
-        self._weight = float("nan")
         self._consented: Consented | None = None
         self._first: list[Message] = []  # of the leader, before its part of the release
-
-    @property
-    def weight(self) -> float:
-        """ξ_i. It never leaves the agent; a simulation may read it because it owns all agents."""
-        return self._weight
 
     # The run
 
@@ -174,7 +168,7 @@ class BlindPart(Part):
         else:
             sealed = yield from self._unsealed(span)
         estimate = self._once(verify, sealed, found.descent, span, inputs, plan, residual, reached, agents)
-        self._weight = float(self.parts @ sealed.weights)
+        self.weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
         words = {"words": released_words(sealed, plan, self.kept, inputs.load, estimate.state)}
