@@ -75,7 +75,7 @@ class Part(ABC):
     """The agent's side of one protocol, from the agreed keys to the end of the run."""
 
     finished = False
-    weight = float("nan")  # ξ_i, once found. It leaves no agent of `blind`; a simulation, which owns all of them, reads it
+    weight = float("nan")  # ξ_i, once found; only a simulation, which owns all agents, may read it
 
     def __init__(self, session: Session, own: AgentContext) -> None:
         self.session, self.own = session, own
