@@ -31,9 +31,6 @@ class BlindDesk(Desk):
         largest_sum = 2 * open_layout(run.agents, run.plan.length).words + number_count(run.plan) + 4096  # words
         self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)
 
-    def begin(self) -> list[Outgoing]:
-        return []
-
     def largest(self) -> int:
         return self._largest
 
