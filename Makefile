@@ -9,6 +9,7 @@ demo: .venv/demo.stamp
 
 test: .venv/dev.stamp
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -m "not soak"

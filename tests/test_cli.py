@@ -1,6 +1,8 @@
 """The commands as a new user runs them."""
 
 import json
+import math
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from atdm import cli
 from atdm.cli import main
 from atdm.use.series import parse_start
 from tests.clusters import tiny
+from tests.data import foreign
 
 
 @pytest.fixture
@@ -147,7 +150,7 @@ def test_a_fit_that_did_not_converge_exits_with_1_and_writes_only_when_asked(fil
 
 def test_version_and_help_need_no_extras():
     """In a fresh interpreter in which no optional package can be imported."""
-    blocked = ["matplotlib", "sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
+    blocked = ["sklearn", "fpylll", "nats", "nkeys", "playwright", "statsmodels"]
     program = (
         "import sys\n"
         "class Block:\n    def find_spec(self, name, path=None, target=None):\n"
@@ -311,7 +314,7 @@ def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, f
     zones = pd.read_parquet(files[0])
     zones[zones["agent"].isin(["zone00", "zone01", "zone02", "zone03"])].to_csv(tmp_path / "few.csv", index=False)
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1])
-    assert code == 0 and "the data are in order" in out
+    assert code == 0 and "a fit would keep 160 of 160 rows of 4 of 4 agents" in out
     assert "4 agents: those of blind ask for 10" in out and "zone03" in out
     code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "few.csv", files[1], "--json")
     assert code == 0 and any("those of blind ask for 10" in note for note in json.loads(out)["notes"])
@@ -326,3 +329,122 @@ def test_every_command_reads_the_tables_of_a_spreadsheet(monkeypatch, capsys, fi
     for words in (("compare", "--protocols", "plain"), ("audit", "--protocol", "plain")):
         code, _, err = run(monkeypatch, capsys, words[0], zones, weather, *words[1:], "--order", "1", *form)
         assert code == 0, err
+
+
+def test_import_writes_tables_that_fit_reads_and_prints_its_account(tmp_path, monkeypatch, capsys):
+    words = ["import", *semicolons(tmp_path), "--timezone", "Europe/Berlin"]
+    code, out, _ = run(monkeypatch, capsys, *words, "--dry-run")
+    assert code == 0 and "before: " in out and "after: zones" in out and "decimal mark ','" in out
+    assert not (tmp_path / "ours").exists()
+    code, out, _ = run(monkeypatch, capsys, *words, "-o", tmp_path / "ours")
+    assert code == 0 and "did: zones: 3 homes, 576 rows of 30 min" in out and "weather.parquet" in out
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {"zones.parquet", "weather.parquet"}
+    tables = tmp_path / "ours" / "zones.parquet", tmp_path / "ours" / "weather.parquet"
+    assert run(monkeypatch, capsys, "fit", *tables, "--protocol", "plain", "--minimum-norm")[0] == 0
+    code, out, _ = run(monkeypatch, capsys, *words, "--json", "-o", tmp_path / "ours")
+    document = json.loads(out)
+    assert document["homes"] == 3 and document["rows"] == {"zones": 576, "weather": 192}
+    assert {"kind", "where", "what"} == set(document["account"][0])
+
+
+def test_an_import_that_is_refused_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "import", *semicolons(tmp_path), "-o", tmp_path / "ours")
+    assert code == 1 and "say --timezone" in err and not (tmp_path / "ours").exists()
+    code, _, err = run(monkeypatch, capsys, "import", *semicolons(tmp_path), "--timezone", "Europe/Berlin")
+    assert code == 2 and "-o FOLDER" in err
+
+
+def semicolons(folder) -> list[str]:
+    call = foreign.semicolons_with_decimal_commas_in_latin_letters(folder)
+    return [str(call["files"]), "--weather", call["weather"]]
+
+
+def test_what_a_home_fills_is_settable_counted_and_said(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    rng = np.random.default_rng(2)
+    zones[rng.random(len(zones)) > 0.01].to_parquet(tmp_path / "holes.parquet")
+    holes = tmp_path / "holes.parquet", files[1]
+
+    def told(*more):  # noqa: E306
+        code, out, _ = run(monkeypatch, capsys, "check", *holes, "--json", *more)
+        assert code == 0
+        return json.loads(out)
+
+    off, on = told("--fill", "0"), told("--fill", "12h")
+    assert sum(agent["filled"] for agent in off["agents"]) == 0 < sum(agent["filled"] for agent in on["agents"])
+    assert off["rows_kept"] < on["rows_kept"] == on["rows"] == 160
+    assert off["costs"] and off["without"][0]["rows_kept"] >= off["rows_kept"]
+    words = ["--protocol", "plain", "--order", 1, "--json"]
+    _, filled, _ = run(monkeypatch, capsys, "fit", *holes, *words, "--fill", "12h")
+    assert any("filled across gaps of up to 12 h" in note for note in json.loads(filled)["notes"])
+    _, summary, _ = run(monkeypatch, capsys, "fit", *holes, *words[:-1], "--fill", "12h")
+    assert "filled across gaps of up to 12 h" in summary
+
+
+def test_a_fit_that_lacks_rows_names_missing_readings_and_a_remedy_that_works(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    rng = np.random.default_rng(4)
+    zones[rng.random(len(zones)) > 0.35].to_parquet(tmp_path / "holes.parquet")
+    words = ["fit", tmp_path / "holes.parquet", files[1], "--protocol", "plain"]
+    code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 1 and "rows were lost to missing readings" in err and "--fill" in err and "atdm check" in err
+    assert run(monkeypatch, capsys, *words, "--fill", "4d")[0] == 0
+
+
+def test_check_of_one_home_says_whether_it_is_fit_to_take_part(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    own = zones[zones["agent"] == "zone03"]
+    own.to_csv(tmp_path / "own.csv", index=False)
+    for words in ([tmp_path / "own.csv"], [tmp_path / "own.csv", files[1]]):
+        code, out, _ = run(monkeypatch, capsys, "check", *words)
+        assert code == 0 and "this home is fit to take part" in out
+    own.assign(indoor_temp_c=own["indoor_temp_c"] * 1.8 + 32).to_csv(tmp_path / "own.csv", index=False)
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "own.csv")
+    assert code == 1 and "looks like °F" in out and "could not take part" in out
+
+
+@pytest.fixture
+def house(tmp_path):
+    """One home's half-hours of a week in SQLite, and weather for them."""
+    time = pd.date_range("2024-01-01", periods=7 * 48, freq="30min", tz="UTC")
+    sky = pd.DataFrame({"time": time, "outdoor_temp_c": 5 + np.sin(np.arange(336) / 9), "solar_w_m2": 50.0})
+    sky.assign(solar_w_m2=(np.arange(336) % 48) * 5.0).to_csv(tmp_path / "weather.csv", index=False)
+    with sqlite3.connect(tmp_path / "house.db") as made:
+        made.execute("CREATE TABLE r (t INTEGER, room REAL, heat REAL)")
+        rows = [(int(t.timestamp()), 20 + math.sin(i / 7), 1.0 + i % 3) for i, t in enumerate(time)]
+        made.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+    made.close()
+    (tmp_path / "home.toml").write_text(
+        f'source = "sql:{tmp_path / "house.db"}"\n'
+        'query = "SELECT t AS time, room AS temperature, heat AS load FROM r ORDER BY t"\n'
+    )
+    return tmp_path
+
+
+def test_check_and_import_read_a_source(monkeypatch, capsys, house):
+    code, out, _ = run(monkeypatch, capsys, "check", "--source", house / "home.toml", house / "weather.csv")
+    assert code == 0 and "fit to take part" in out
+    code, out, _ = run(monkeypatch, capsys, "import", house / "home.toml", "--agent", "h1", "-o", house / "mine")
+    assert code == 0 and "zones.parquet" in out
+    zones = pd.read_parquet(house / "mine" / "zones.parquet")
+    assert len(zones) == 336 and set(zones["agent"]) == {"h1"} and zones["load_kw"].tolist()[:3] == [1, 2, 3]
+    words = ["--query", "SELECT t AS time, room * 1.8 + 32 AS temperature, heat AS load FROM r ORDER BY t"]
+    code, out, _ = run(monkeypatch, capsys, "check", "--source", f"sql:{house / 'house.db'}", *words)
+    assert code == 1 and "looks like °F" in out and "could not take part" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["check"], 2, "give a table of zones, or --source for one home"),
+        (["check", "--source", "influx:x"], 2, "influx: unknown kind of source"),
+        (["check", "--source", "sql:none.db"], 2, "give a query (--query)"),
+        (["check", "--source", "sql:none.db", "--option", "query"], 2, "write NAME=VALUE"),
+        (["import", "sql:none.db", "--query", "SELECT 1"], 2, "nowhere to write: say -o FOLDER, or --dry-run"),
+        (["import", "sql:none.db", "--query", "SELECT 1", "-o", "made"], 1, "none.db: no such file"),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_one_line(monkeypatch, capsys, tmp_path, words, code, why):
+    monkeypatch.chdir(tmp_path)
+    found, out, err = run(monkeypatch, capsys, *words)
+    assert (found, len(err.strip().splitlines())) == (code, 1) and why in err and not (tmp_path / "made").exists()

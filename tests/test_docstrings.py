@@ -64,7 +64,7 @@ def test_every_parameter_is_described_with_its_default(name: str, function: Any)
     signature, documented = inspect.signature(function), NumpyDocString(inspect.getdoc(function) or "")
     assert documented["Summary"], name
     asked = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
-    given = {entry.name.lstrip("*"): entry for entry in documented["Parameters"]}
+    given = {each.lstrip("*"): entry for entry in documented["Parameters"] for each in entry.name.split(", ")}
     assert list(given) == [p.name for p in asked], f"{name}: Parameters are not those of the signature"
     for parameter in asked:
         entry = given[parameter.name]

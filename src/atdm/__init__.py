@@ -8,6 +8,7 @@ from atdm.errors import AtdmError, DataError, NotConverged, PeerError, RunAborte
 if TYPE_CHECKING:
     from atdm import report
     from atdm.data import Cluster, load_sample, read_cluster
+    from atdm.data.importing import Imported, import_tables
     from atdm.deploy.observe import Observation, observe
     from atdm.lab.attacks.score import Finding
     from atdm.lab.audit import audit
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 # Public names and where they live. They are imported when first used: an agent that waits needs few of them.
 _PLACES = {
     "Cluster": "data", "load_sample": "data", "read_cluster": "data",
+    "Imported": "data.importing", "import_tables": "data.importing",
     "Observation": "deploy.observe", "observe": "deploy.observe",
     "Finding": "lab.attacks.score", "audit": "lab.audit", "compare": "lab.compare",
     "Diagnostics": "model.diagnostics", "diagnose": "model.diagnostics", "Model": "model.fitted",
@@ -37,9 +39,10 @@ _PLACES = {
 }  # fmt: skip
 
 __all__ = [
-    "AtdmError", "Cluster", "Cost", "DataError", "Diagnostics", "Finding", "Fit", "Flexibility", "Forecast", "Model",
-    "NotConverged", "Observation", "PeerError", "Rules", "RunAborted", "Selection", "UsageError", "audit", "compare",
-    "diagnose", "fit", "flexibility", "forecast", "load_sample", "observe", "read_cluster", "report", "select",
+    "AtdmError", "Cluster", "Cost", "DataError", "Diagnostics", "Finding", "Fit", "Flexibility", "Forecast", "Imported",
+    "Model", "NotConverged", "Observation", "PeerError", "Rules", "RunAborted", "Selection", "UsageError", "audit",
+    "compare", "diagnose", "fit", "flexibility", "forecast", "import_tables", "load_sample", "observe", "read_cluster",
+    "report", "select",
 ]  # fmt: skip
 
 

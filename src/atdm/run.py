@@ -20,10 +20,10 @@ from rich.console import Console
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
-from atdm.errors import RunAborted, UsageError
+from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
-from atdm.kernel.design import Inputs, parameter_count
+from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.diagnostics import Diagnostics, diagnose
@@ -36,10 +36,11 @@ from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan
+from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, OFFERED, Rules, check_agents
+from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
 from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
@@ -312,12 +313,27 @@ def fit_cluster(
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
-    if state is not None and plan.protocol != "blind":
+    _check_rows(cluster, plan, rules)
+    if state is not None and not REGISTRY[plan.protocol].account:
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
             return _fit_plain(cluster, plan)
         return simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+
+
+def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
+    """Name missing readings as the cause where without them there would be rows enough."""
+    rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
+    usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
+    asked = plan.protocol == "blind" and plan.weights == "fitted" and rules.too_short(plan, rows) is not None
+    if cluster.rows_dropped and (asked or usable < parameters + 2):
+        least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
+        raise DataError(
+            f"{usable} usable training rows, {least} are needed for {parameters} parameters: {cluster.rows_dropped} of "
+            f"{rows + cluster.rows_dropped} rows were lost to missing readings; fill longer gaps (fill, --fill), or "
+            "leave out the agents and days that `atdm check` names"
+        )
 
 
 class Window(NamedTuple):
@@ -443,7 +459,7 @@ def simulate(
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         aggregator = Aggregator(
             plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
-            attempt=0 if state is None else time_ns(), keep=transcript, least=rules.least(asked.protocol),
+            attempt=0 if state is None else attempt_now(), keep=transcript, least=rules.least(asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)
@@ -452,17 +468,7 @@ def simulate(
         outcome = model_of_rows(plan, found.time, found.state, found.load, weather_of(cluster))
     else:
         outcome = outcome_of(aggregator)
-    others = range(1, len(agents))
-    cost = Cost(
-        rounds=int(median(traffic.messages_up[i] for i in others)),
-        sums=outcome.sums,
-        bytes_up_per_agent=int(median(traffic.bytes_up[i] for i in others)),
-        bytes_down_per_agent=int(median(traffic.bytes_down[i] for i in others)),
-        seconds_per_agent=median(traffic.seconds[i] for i in others),
-        seconds_aggregator=traffic.seconds_aggregator,
-        setup_seconds=traffic.setup_seconds + enrolled,
-        seconds=traffic.total_seconds - traffic.setup_seconds,
-    )
+    cost = cost_of(traffic, outcome.sums, enrolled)
     weights = pd.Series({agent.name: agent.weight for agent in agents}, name="weight").reindex(list(cluster.agents))
     notebooks = [aggregator.notebook, agents[-1].own.notebook]
     seen = {"aggregator": aggregator.notebook.seen, **{a.name: a.own.notebook.seen for a in agents}}
@@ -471,6 +477,25 @@ def simulate(
         weights=weights, notes=cluster.notes, transcript=seen if transcript else {}, out=aggregator.out(),
         run=None if state is None else aggregator.run,
     )  # fmt: skip
+
+
+def attempt_now() -> int:
+    """ms since 1970: orders an aggregator's runs; nothing secret rests on the clock."""
+    return time_ns() // 1_000_000
+
+
+def cost_of(traffic: local.Traffic, sums: int, enrolled: float = 0.0) -> Cost:
+    """What a run in one process took; the first agent leads and is left out of the medians."""
+    return Cost(
+        rounds=int(median(traffic.messages_up[1:])),
+        sums=sums,
+        bytes_up_per_agent=int(median(traffic.bytes_up[1:])),
+        bytes_down_per_agent=int(median(traffic.bytes_down[1:])),
+        seconds_per_agent=median(traffic.seconds[1:]),
+        seconds_aggregator=traffic.seconds_aggregator,
+        setup_seconds=traffic.setup_seconds + enrolled,
+        seconds=traffic.total_seconds - traffic.setup_seconds,
+    )
 
 
 def outcome_of(aggregator: Aggregator) -> Outcome:

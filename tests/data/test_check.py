@@ -40,12 +40,34 @@ def test_all_problems_are_listed_not_only_the_first(tmp_path):
     assert [row.suspicion for row in result.agents] == ["looks like °F", "looks like W", "outside -30 to 70 °C, spikes"]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_fewer_than_three_agents_are_a_problem(tmp_path, count):
-    paths = write(tmp_path, zones_table(("a", "b")[:count]))
+def test_two_agents_are_a_problem_and_one_is_a_home_with_its_own_file(tmp_path):
+    paths = write(tmp_path, zones_table(("a", "b")))
     [problem] = quality(*paths).problems
-    assert f"{count} agent" in problem and "needs 3" in problem
-    assert len(read_cluster(*paths).agents) == count  # one agent's own file is readable all the same
+    assert "2 agents" in problem and "needs 3" in problem and len(read_cluster(*paths).agents) == 2
+    own, weather = write(tmp_path, zones_table(("a",)))
+    assert quality(own, weather).problems == quality(own).problems == ()
+
+
+def test_without_weather_the_homes_are_judged_alone(tmp_path):
+    zones, weather = write(tmp_path, zones_table().drop(index=[10, 11, 50, 60, 61, 62, 63, 64]))
+    alone, beside = quality(zones), quality(zones, weather)
+    assert alone == beside and alone.rows_kept == 2 * DAY - 5
+    hot, _ = write(tmp_path, zones_table().assign(indoor_temp_c=70.0))
+    assert any("looks like °F" in problem for problem in quality(hot).problems)
+
+
+def test_a_thermostat_that_keeps_its_set_point_raises_no_suspicion(tmp_path):
+    """Rooms that are held at 21 °C for most of the day, by sensors of a tenth and of half a degree."""
+    rng = np.random.default_rng(8)
+    hour = np.arange(8 * DAY) % DAY / 2
+    for quantum in (0.1, 0.5):
+        zones = zones_table(rows=8 * DAY)
+        held = np.where((hour > 6) & (hour < 22), 21.0, 18.0 + 2.5 * np.exp(-((hour - 22) % 24) / 4))
+        room = held + 0.4 * quantum * rng.uniform(-1, 1, len(hour))
+        zones["indoor_temp_c"] = np.tile(np.round(room / quantum) * quantum, 3) + np.repeat([0, 1, 2], 8 * DAY)
+        result = quality(*write(tmp_path, zones, weather_table(rows=8 * DAY)))
+        assert [row.suspicion for row in result.agents] == [""] * 3 and result.notes == ()
+        assert min(row.stuck_hours for row in result.agents) > 1
 
 
 def test_unreadable_zones_leave_an_empty_table_and_a_problem(tmp_path):
@@ -81,8 +103,11 @@ def test_quality_finds_the_problem_the_strict_reader_raises(tmp_path, change):
 def test_notes_are_those_of_the_cluster_and_a_verdict_where_rows_are_lost(tmp_path):
     paths = write(tmp_path, zones_table().drop(index=3).assign(humidity=50))
     assert quality(*paths).notes == read_cluster(*paths).notes != ()
-    verdict = "a fit would keep 95 of 96 rows; most are lost by 'a' (1)"
-    assert quality(*paths, fill="0h").notes == (*read_cluster(*paths, fill="0h").notes, verdict)
+    verdict = (
+        "a fit would keep 95 of 96 rows; most are lost by 'a' (1)",
+        "leaving the costliest out would keep more rows: without 'a' 96",
+    )
+    assert quality(*paths, fill="0h").notes == (*read_cluster(*paths, fill="0h").notes, *verdict)
 
 
 def test_what_a_fit_would_fill_keep_and_leave_out_is_said(tmp_path):
@@ -102,8 +127,28 @@ def test_what_a_fit_would_fill_keep_and_leave_out_is_said(tmp_path):
         "3 readings of agent 'b' filled across gaps of up to 2 h",
         f"agent 'e' left out: {why}",
         "8 of 192 time stamps dropped for all agents, a reading was missing (agent 'c' lacks 8)",
+        "agent 'e' is out on days with less than half of the rows: "
+        "2024-01-10 (0 of 48 rows), 2024-01-11 (0 of 48 rows)",
         "a fit would keep 184 of 192 rows; most are lost by 'c' (8)",
+        "leaving the costliest out would keep more rows: without 'c' 192",
     )
+    [e] = [row for row in result.agents if row.agent == "e"]
+    assert [(day.day, day.has, day.of) for day in e.out_on] == [("2024-01-10", 0, 48), ("2024-01-11", 0, 48)]
+    assert result.without == (("c", 192),)
+
+
+def test_what_leaving_agents_out_would_give_is_what_it_gives(tmp_path):
+    """Two homes that lack the same rows, and one that lacks others: told before, then tried."""
+    zones = zones_table(tuple("abcdefgh"), rows=8 * DAY)
+    first = {agent: 8 * DAY * number for number, agent in enumerate("abcdefgh")}
+    gone = [first[agent] + row for agent, rows in (("b", range(20, 29)), ("c", range(20, 28)), ("f", range(90, 97)))
+            for row in rows]  # fmt: skip
+    zones, weather = zones.drop(index=gone), weather_table(rows=8 * DAY)
+    found = quality(*write(tmp_path, zones, weather)).without
+    assert [agent for agent, _ in found] == ["f", "b", "c"]
+    for number, (_, rows) in enumerate(found, 1):
+        out = [agent for agent, _ in found[:number]]
+        assert quality(*write(tmp_path, zones[~zones["agent"].isin(out)], weather)).rows_kept == rows
 
 
 def test_what_a_fit_would_keep_is_not_said_before_the_problems_are_mended(tmp_path):

@@ -81,3 +81,16 @@ def test_lengths_are_spelled_as_people_do(length, words):
 def test_what_is_another_zone_on_every_machine_is_none(name):
     with pytest.raises(UsageError, match="unknown time zone"):
         clock.zone(name)
+
+
+@pytest.mark.parametrize("timezone", ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Africa/Monrovia"])
+@pytest.mark.parametrize(("step", "period"), [("30min", 48), ("1h", 24), ("15min", 96), ("30min", 336)])
+def test_the_phase_without_pandas_is_the_phase_with_it(timezone, step, period):
+    """Over a year with both clock changes, and before the zones had whole minutes."""
+    from atdm.data import seconds
+
+    length = pd.Timedelta(step)
+    for start in ("2024-01-01", "1971-06-01", "2024-03-30T23:00"):
+        time = pd.date_range(start, periods=24 * 400, freq="1h", tz="UTC")
+        found = seconds.phase(time.as_unit("s").asi8, int(length.total_seconds()), timezone, period)
+        np.testing.assert_array_equal(found, clock.phase(time, length, timezone, period))

@@ -281,6 +281,14 @@ def test_a_tenth_of_the_rows_is_where_a_home_is_left_out():
     assert left(*absent(100, 6, b=slice(0, 10))) == ("b", 100)
 
 
+@pytest.mark.parametrize(("homes", "parts"), [(3, 10), (10, 10), (20, 20), (50, 50), (64, 50), (1000, 50)])
+def test_among_many_homes_a_home_may_cost_no_more_than_it_is_of_all(homes, parts):
+    for lost, stays in ((1000 // parts - 1, True), (1000 // parts, False)):
+        has = np.ones((1000, homes), dtype=bool)
+        has[:lost, 1] = False
+        assert gaps.company(has, [f"home{i:04d}" for i in range(homes)]).stays[1] == stays
+
+
 def test_the_home_without_which_most_rows_are_won_back_goes_first():
     """b and c lack more rows than d, but the same ones: none is won back without b, or without c."""
     assert left(*absent(100, 7, b=slice(0, 9), c=slice(0, 9), d=slice(20, 25))) == ("d", 91)
@@ -362,10 +370,10 @@ def test_an_outage_of_12_hours_costs_its_rows_only():
 
 
 def test_an_outage_of_more_than_half_a_day_costs_the_day():
-    series = fleet()
+    series = fleet(homes=20)
     without(series, "home05", slice(480 + 16, 480 + 41))
     cluster = Cluster.from_frames(*series)
-    assert (len(cluster.agents), cluster.rows_dropped) == (64, 48)
+    assert (len(cluster.agents), cluster.rows_dropped) == (20, 48)
     assert not (cluster.time.normalize() == pd.Timestamp("2024-01-18", tz="UTC")).any()
     assert "(agent 'home05' lacks 25, on 1 day more than half)" in own_notes(cluster)[0]
 
@@ -466,7 +474,8 @@ def test_how_long_a_gap_may_be_is_the_callers_choice():
     longer = Cluster.from_frames(*series, fill="3h")
     assert (longer.rows_dropped, longer.filled["home02"]) == (0, 5)
     assert own_notes(longer) == ["5 readings of agent 'home02' filled across gaps of up to 3 h"]
-    for nonsense in ("0", "", "two hours", "-2h"):
+    assert Cluster.from_frames(*series, fill="0").filled.sum() == 0
+    for nonsense in ("1", "", "two hours", "-2h"):
         with pytest.raises(UsageError, match="is not a length of time"):
             Cluster.from_frames(*series, fill=nonsense)
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atdm.data import files, read_cluster
+from atdm.data import read_cluster
+from atdm.data import text as cells_of_text
 from atdm.errors import DataError, UsageError
 
 from .builders import DAY, weather_table, write, zones_table
@@ -437,7 +438,7 @@ def test_a_folder_is_no_file(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".csv.gz"])
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch, suffix):
     paths = write(tmp_path, suffix=suffix)
-    monkeypatch.setattr(files, "MAX_BYTES", 500)
+    monkeypatch.setattr(cells_of_text, "MAX_BYTES", 500)
     assert "split it" in refusal(paths)
 
 
@@ -447,7 +448,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatc
     same = pa.array([0.0]).take(pa.array(np.zeros(10**6, dtype=np.int64)))
     bomb = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"time": same, "agent": same, "indoor_temp_c": same, "load_kw": same}), bomb)
-    monkeypatch.setattr(files, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(cells_of_text, "MAX_BYTES", 100_000)
     assert paths[0].stat().st_size < 100_000 and bomb.stat().st_size < 100_000
     assert "split it" in refusal(paths)
     assert "split it" in refusal((bomb, paths[1]))
@@ -498,7 +499,7 @@ def test_doubled_parquet_columns_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}, {"fill": "0"}],
+    [{"delimiter": ""}, {"delimiter": ";;"}, {"decimal": "x"}, {"decimal": ","}, {"timezone": "Mars"}, {"fill": "2"}],
 )
 def test_options_that_make_no_sense_are_usage_errors(tmp_path, options):
     with pytest.raises(UsageError):

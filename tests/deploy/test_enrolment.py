@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from atdm.crypto.keys import read_key_file
-from atdm.deploy.agent import weather_from
 from atdm.deploy.enrolment import (
     check_weather,
     create_agent,
@@ -23,6 +22,7 @@ from atdm.deploy.enrolment import (
     read_roster,
     sign_weather,
 )  # fmt: skip
+from atdm.deploy.own import weather_from
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.model.fitted import Model
 from atdm.transport.disk import Disk

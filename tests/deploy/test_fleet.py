@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("nats", reason="the nats extra is not installed")
 
-from atdm.data.tables import Format  # noqa: E402
+from atdm.data.format import Format  # noqa: E402
 from atdm.deploy.agent import read_account  # noqa: E402
 from atdm.deploy.aggregator import AggregatorConfig, aggregate, plan_from  # noqa: E402
 from atdm.deploy.enrolment import (  # noqa: E402
@@ -183,7 +183,7 @@ def test_a_fleet_goes_on_by_itself_within_the_rules(tmp_path: Path, per_process:
 
 def fitted(town: Town, url: str) -> Model:
     """`atdm aggregator` with equal weights over the first four days."""
-    bounds = (pd.Timestamp(s, unit="s", tz="UTC").isoformat() for s in (FIRST * DAY, (FIRST + 4) * DAY - HOUR))
+    bounds = (pd.Timestamp(s, unit="s", tz="UTC") for s in (FIRST * DAY, (FIRST + 4) * DAY - HOUR))
     start, end = bounds
     plan, weather = plan_from(
         town.weather,

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import atdm
-from atdm.data.tables import Format
-from atdm.deploy.agent import read_own
+from atdm.data.format import Format
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import observe_plan
+from atdm.deploy.own import read_own
 from atdm.deploy.rehearse import write_data
 from atdm.deploy.watch import Seeing, until_next_row, watch_rows
 from atdm.errors import DataError, RunAborted, UsageError

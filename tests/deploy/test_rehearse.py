@@ -262,7 +262,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
         (["enroll", "roster", authority, "-o", roster], 2, "collect them"),
         (["enroll", "roster", authority, "-o", roster, "--since", "soon"], 2, "write a time such as"),
         ([*own, "tls://127.0.0.1:1"], 1, "this identity is a's: give its own file alone"),
-        ([*own, "tls://x:1", "--data", zones], 2, "give one file for each identity"),
+        ([*own, "tls://x:1", "--data", zones], 2, "sources of readings: give one for each"),
         (bare, 2, "Missing option '-o'"),
         ([*bare, "-o", zones], 2, "it is a file"),
         ([*config, "--protocol", "plain"], 2, "choose blind, moments, paper"),

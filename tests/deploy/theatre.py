@@ -14,15 +14,17 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.data.tables import Format
-from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent
 from atdm.deploy.aggregator import AggregatorConfig, Conductor, Deployed, aggregate
 from atdm.deploy.enrolment import read_aggregator, read_roster
 from atdm.deploy.fleet import FleetFile
+from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import Stage, plan_of, set_up
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.rules import OFFERED, Rules
+from atdm.protocol.registry import OFFERED
+from atdm.protocol.rules import Rules
 from atdm.transport.nats import NatsConfig
 from tests.clusters import tiny
 

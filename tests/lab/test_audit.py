@@ -134,7 +134,7 @@ def test_a_missing_extra_is_named_in_one_line(missing, monkeypatch):
 
 
 def test_importing_atdm_needs_neither_scikit_learn_nor_fpylll():
-    code = "import sys, atdm, atdm.cli; sys.exit(any(m in sys.modules for m in ('sklearn', 'fpylll', 'matplotlib')))"
+    code = "import sys, atdm, atdm.cli; sys.exit(any(m in sys.modules for m in ('sklearn', 'fpylll')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -1,15 +1,17 @@
 """The benchmark measures what it says: a run, its floor, its bytes. Figures themselves are for `make bench`."""
 
-import xml.etree.ElementTree as ElementTree
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import atdm
+from atdm.cli import main
 from atdm.errors import UsageError
 from atdm.lab.bench import ROWS_OF, TIMES, bench_one, options_for, parse_sizes, synthetic
-from atdm.report.bench_figure import bench_figure
+from atdm.report.bench_page import bench_page
 
 KEYS = {"agents", "protocol", "weights", "seconds", "setup_seconds", "floor_seconds", "bytes_up_per_agent", "sums",
         "peak_rss_mb"}  # fmt: skip
@@ -69,12 +71,33 @@ def test_the_synthetic_cluster_is_its_seeds() -> None:
     assert not np.array_equal(first.temperature, other.temperature)
 
 
-def test_the_figure_shows_every_protocol(rows: list[dict], tmp_path: Path) -> None:
-    bench_figure(rows, tmp_path / "bench.svg")
-    text = (tmp_path / "bench.svg").read_text()
-    ElementTree.fromstring(text)
-    names = ("plain", "paper", "blind", "blind, equal weights", "floor of blind", "agents")
-    assert all(f"<!-- {name} -->" in text for name in names)
+def test_the_page_draws_every_protocol_and_the_floor(rows: list[dict]) -> None:
+    """Sizes in the order of growth, whatever the order of the rows; no number where a protocol was not run."""
+    left_out = [row for row in rows if (row["agents"], row["protocol"]) != (24, "paper")]
+    page = bench_page(left_out[::-1])
+    data = [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', page)]
+    time, sent, floor = ({c["name"]: c["values"] for c in figure["columns"]} for figure in data)
+    assert all(figure["x"]["values"] == [12, 24] for figure in data)
+    assert list(time) == ["plain [s]", "paper [s]", "blind [s]", "blind, equal weights [s]"]
+    assert time["paper [s]"][0] > 0 and time["paper [s]"][1] is None
+    small, large = pair(rows, "blind")
+    assert sent["blind [kB]"] == pytest.approx([small["bytes_up_per_agent"] / 1000, large["bytes_up_per_agent"] / 1000])
+    assert floor["floor [s]"] == pytest.approx([small["floor_seconds"], large["floor_seconds"]], rel=1e-4)
+    assert page.count("<tr>") == 1 + len(left_out)
+
+
+def test_the_command_writes_the_page_and_looks_first_whether_it_can(
+    rows: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+    monkeypatch.setattr("atdm.cli.lab.run_bench", lambda sizes, **_: asked.append(sizes) or rows)
+    for place, code in (("bench.html", 0), (".", 2)):
+        monkeypatch.setattr("sys.argv", ["atdm", "bench", "--agents", "12,24", "--figure", str(tmp_path / place)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+    assert asked == [[12, 24]] and "cannot write" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.html"]
 
 
 @pytest.mark.parametrize("text", ["", "64,many", "64,,200", "5"])

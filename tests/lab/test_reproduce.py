@@ -1,15 +1,22 @@
 """`atdm reproduce`: the paper's tables from its own data, to the last printed digit where they can be had."""
 
+import json
 import re
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from atdm.cli import main
 from atdm.lab import reproduce as made
 from atdm.lab.inference import PERIODS, System, infer
-from atdm.lab.reproduce import PRINTED_COEFFICIENTS, PRINTED_ERRORS, PRINTED_TIMES, free_run_errors, page, tables
+from atdm.lab.reproduce import PRINTED_COEFFICIENTS, PRINTED_ERRORS, PRINTED_TIMES, free_run_errors
+from atdm.report.blocks import terminal_tables
+from atdm.report.reproduce_page import reproduce_page, sections
 from atdm.run import fit
 from tests.clusters import tiny
+from tests.deploy.test_rehearse import write_tables
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +67,30 @@ def test_the_closed_form_is_exact_where_least_squares_is_not():
 
 
 def test_a_whole_reproduction_of_any_cluster_is_one_page_with_figures(monkeypatch):
-    pytest.importorskip("matplotlib")
-    from atdm.report.reproduce_figures import figures
-    from atdm.report.reproduce_page import html_page
-
     monkeypatch.setattr(made, "PERIODS", (1, 12))
-    found = made.reproduce(tiny(agents=6, rows=120, owners=2), "tiny", starts=1)
-    text, drawn = page(found), figures(found)
-    assert all(f"{name}.png" in drawn and f"({name}.png)" in text for name in ("weights", "state", "masking"))
-    html = html_page(found)
-    assert {"weights", "state", "masking-1", "inference"} <= set(re.findall(r'<figure[^>]* id="([\w-]+)"', html))
-    assert all(f'id="table-table-{number}"' in html for number in ("i", "ii", "iii"))
-    assert "*" not in re.sub(r"<(script|style).*?</\1>", "", html, flags=re.S) and len(html) < 6e6
-    assert "Table III" in tables(found) and len(found.times) == 2
+    found = made.reproduce(tiny(agents=6, rows=120, owners=2), "tiny <6>", starts=2)
+    html = reproduce_page(found)
+    figures = re.findall(r'<figure[^>]* id="([\w-]+)".*?<script type="application/json">(.*?)</script>', html, re.S)
+    expected = ("weights", "weights-apart", "state", "masking-1", "masking-2", "inference-error", "inference-time")
+    assert {*expected} <= {name for name, _ in figures}
+    data = {name: {c["name"]: c["values"] for c in json.loads(text)["columns"]} for name, text in figures}
+    np.testing.assert_allclose(data["state"]["aggregate state [°C]"], found.private.state, rtol=1e-4)
+    assert data["inference-error"]["closed form [K]"][0] is None  # one period is too little for it
+    assert all(f'id="table-{name}"' in html for name in ("coefficients", "errors", "times", "inference"))
+    assert "tiny &lt;6&gt;" in html and "<6>" not in html and len(html) < 6e6
+    console = Console(record=True, width=160, file=StringIO())
+    console.print(terminal_tables(sections(found)))
+    printed = console.export_text()
+    assert "Table III" in printed and "RMSE [K]" in printed and "Information exchange" not in printed
+    assert len(found.times) == 2
     assert {"table_1", "table_2", "table_3", "inference"} == set(found.as_dict())
     assert PERIODS[-1] == 48
+
+
+def test_the_command_writes_one_page(monkeypatch, tmp_path):
+    zones, weather = write_tables(tiny(agents=6, rows=120, owners=2), tmp_path)
+    monkeypatch.setattr(made, "PERIODS", (1,))
+    monkeypatch.setattr("sys.argv", ["atdm", "reproduce", str(zones), str(weather), "-o", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code and [path.name for path in (tmp_path / "out").iterdir()] == ["reproduction.html"]

@@ -20,8 +20,9 @@ from atdm.protocol.messages import Masked
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, first_day
 from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import OFFERED, Rules
+from atdm.protocol.rules import Rules
 from atdm.run import make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny
 from tests.protocol.drive import RULES, altering, announcing, drive, parties, seeded

@@ -23,8 +23,9 @@ from atdm.protocol.messages import Masked, Ready, Release, ToAggregator
 from atdm.protocol.options import ProtocolName, fit_options
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import Member, sign_roster
-from atdm.protocol.rules import OFFERED, Rules
+from atdm.protocol.rules import Rules
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from atdm.report.bench_page import bench_page
+
 FIGURES = ("prediction", "horizon", "step-load", "step-outdoor", "step-solar", "season", "residual", "acf", "weights",
            "zones")  # fmt: skip
 
@@ -140,6 +142,37 @@ def test_without_script_the_figures_are_still_there(browser: Any, page_file: Pat
     assert tab.page.locator("figure svg .line").count() > 5 and tab.page.locator(".x span").count() > 20
     assert not tab.page.locator("#prediction button").first.is_visible()
     tab.context.close()
+
+
+def test_the_script_labels_log_axes_as_the_page_does(browser: Any, tmp_path: Path) -> None:
+    """The same figures with and without script; the tooltip tells values, not logarithms."""
+    rows = [
+        {"agents": n, "protocol": protocol, "weights": weights, "seconds": s * n, "floor_seconds": s, "messages": 3,
+         "setup_seconds": 1e-7 * n * n, "bytes_up_per_agent": 100 * n, "seconds_per_agent": None, "processes": 1,
+         "sums": 1, "peak_rss_mb": 1.0}
+        for protocol, weights, s in (("plain", "fitted", 1e-4), ("paper", "fitted", 2.0), ("blind", "fitted", 0.01))
+        for n in (64, 100, 200, 400, 800, 1600, 3200, 10_000)
+    ]  # fmt: skip
+    path = tmp_path / "bench.html"
+    path.write_text(bench_page(rows), encoding="utf-8")
+    still, live = Tab(browser, path, java_script_enabled=False), Tab(browser, path)
+    live.page.wait_for_selector("html.live")
+    for figure in ("time", "bytes", "floor"):
+        live.page.focus(f"#{figure} .plot")
+        live.page.keyboard.press("+")
+        assert live.view(figure)[2] == pytest.approx(50_000)
+        live.page.keyboard.press("Escape")  # drawn anew by the script
+        for axis in ("x", "y"):
+            labels = [tab.page.locator(f"#{figure} .{axis} span").all_inner_texts() for tab in (still, live)]
+            assert labels[0] == labels[1] and len(labels[0]) >= 3
+    live.page.keyboard.press("Home")
+    live.page.keyboard.press("ArrowRight")
+    tip = live.page.inner_text("#floor .tip")
+    assert "agents: 100" in tip and "run [s] 1" in tip.replace("\n", " ")
+    live.keep("bench")
+    assert live.complaints == []
+    still.context.close()
+    live.context.close()
 
 
 def test_it_prints(tab: Tab) -> None:

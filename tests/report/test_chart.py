@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from atdm.report.chart import HIGH, WIDE, Chart, Series, draw, hour_ticks, number_ticks
+from atdm.report.chart import HIGH, WIDE, Chart, Series, draw, hour_ticks, log_ticks, number_ticks
 
 
 def chart(**changes: object) -> Chart:
@@ -42,6 +42,42 @@ def test_time_ticks_are_midnights_or_round_hours() -> None:
     assert [t for t, _ in hour_ticks(0, month, "time")] == [float(4 * day * k) for k in range(8)]
     assert [text for _, text in hour_ticks(0, day, "time")][:3] == ["1 Jan", "03:00", "06:00"]
     assert [text for _, text in hour_ticks(0.5, 48, "hours")] == ["6", "12", "18", "24", "30", "36", "42", "48"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (64, 1000, ["100", "200", "500", "1000"]),
+        (0.002, 0.3, ["0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2"]),
+        (0.5e-12, 60, ["1e−12", "1e−9", "1e−6", "0.001", "1"]),
+        (1e3, 5e6, ["1000", "10000", "1e5", "1e6"]),
+        (40, 70, ["40", "45", "50", "55", "60", "65", "70"]),
+    ],
+)
+def test_log_ticks_are_powers_of_ten_or_round(low: float, high: float, labels: list[str]) -> None:
+    ticks = log_ticks(np.log10(low), np.log10(high))
+    assert [text for _, text in ticks] == labels
+    assert np.allclose([10**at for at, _ in ticks], [float(text.replace("−", "-")) for text in labels])
+
+
+def test_log_axes_place_by_the_logarithm_and_have_no_place_for_zero() -> None:
+    series = (Series(name="y [s]", values=np.array([1.0, 10.0, 0.0, 1000.0]), mark="points"),)
+    html = draw(chart(x=np.array([1, 10, 100, 1000]), axis="log", y_axis="log", series=series))
+    dots = points(re.search(r'class="points s0" d="([^"]*)"', html)[1].replace("h1", ""))
+    (x0, y0), (x1, y1), (x3, y3) = (dot for (dot,) in dots)
+    assert x3 - x1 == pytest.approx(2 * (x1 - x0), abs=2) and y1 - y3 == pytest.approx(2 * (y0 - y1), abs=2)
+    assert 0 < x0 and x3 < WIDE, "a dot at the edge is whole"
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', html, re.S)[1])
+    assert data["columns"][0]["values"] == [1, 10, 0, 1000] and data["x"]["values"] == [1, 10, 100, 1000]
+
+
+def test_a_band_without_an_upper_end_leaves_the_view_and_a_missing_bar_is_none() -> None:
+    band = Series(name="b", values=np.array([1.0, 1.0, 1.0, 2.0]), upper=np.array([2.0, np.inf, 3.0, np.nan]))
+    bars = Series(name="y", values=np.array([1.0, np.nan, 2.0, 3.0]), mark="bar", colour=1)
+    html = draw(chart(series=(band, bars)))
+    (area,) = points(re.search(r'class="band s0" d="([^"]*)z"', html)[1])
+    assert len(area) == 6 and min(y for _, y in area) == -3 * HIGH
+    assert re.search(r'class="bars s1" d="([^"]*)"', html)[1].count("M") == 3
 
 
 def test_the_drawn_line_is_the_data() -> None:

@@ -1,5 +1,7 @@
 """Drift is called where a cluster changes, and not where it does not."""
 
+import json
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -8,12 +10,18 @@ import pytest
 from rich.console import Console
 
 import atdm
-from atdm.report.drift_figure import drift_figure
+from atdm.report.drift_page import drift_page
 from atdm.report.use_text import drift_table
 from atdm.use.drift import drift, refits
 from tests.use import two_state as known
 
 OPTIONS = {"protocol": "plain", "train": 0.99}
+
+
+def columns_of(page):
+    """Figure → column → values, read from the data in the page."""
+    found = re.findall(r'<figure[^>]* id="(\w+)".*?<script type="application/json">(.*?)</script>', page, re.S)
+    return {name: {c["name"]: c["values"] for c in json.loads(text)["columns"]} for name, text in found}
 
 
 def test_a_cluster_that_stays_the_same_does_not_drift():
@@ -40,14 +48,19 @@ def test_a_cluster_that_changes_is_reported(monkeypatch):
     assert "τ1 [h]" in drifted
     assert any("τ1 [h] has left its band" in warning for warning in found.warnings)
     assert found.as_dict()["rows"][0]["quantity"] == "α1"
+    marked = {name: columns.get("drifted [h]") for name, columns in columns_of(drift_page(found)).items()}
+    tau = found.table[found.table["quantity"] == "τ1 [h]"]["value"].iloc[-1]
+    assert marked["τ1"] == [None, pytest.approx(tau, rel=1e-4)] and not marked["α1"]
 
 
-def test_drift_is_drawn_and_printed(tmp_path):
+def test_drift_is_drawn_and_printed():
     fits = refits(known.two_state(days=28, agents=6, step_hours=2.0), **OPTIONS)
     found = drift(fits)
-    drift_figure(found, tmp_path / "drift.svg")
-    drawing = (tmp_path / "drift.svg").read_text()
-    assert drawing.count('id="matplotlib.axis_') == 2 * 13  # one panel a quantity
+    drawn = columns_of(drift_page(found))
+    assert len(drawn) == 13  # one figure a quantity
+    beta = found.table[found.table["quantity"] == "β1"]
+    np.testing.assert_allclose(drawn["β1"]["95 % band [K/kW], lower"], beta["low"], rtol=1e-4)
+    assert len(set(drawn["β1"]["first band [K/kW], upper"])) == 1
     console = Console(record=True, width=200, file=StringIO())
     console.print(drift_table(found))
     assert "τ2 [h]" in console.export_text()

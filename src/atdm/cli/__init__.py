@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, using, lab, agent, aggregator, enrolment      the commands, a file a group
+    fitting, importing, using, lab, agent, aggregator, enrolment      the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -23,7 +23,8 @@ from atdm.ui import DEFAULT as PAGE
 FILES = {  # command → the file it is in, and how its help begins
     "demo": ("fitting", "Fit the bundled sample privately, print the summary, write the report."),
     "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process."),
-    "check": ("fitting", "Data quality before anything leaves; exits with 1 when these tables would be refused."),
+    "check": ("fitting", "Data quality before anything leaves; exits with 1 when it would be refused"),
+    "import": ("importing", "Other people's readings → zones.parquet and weather.parquet."),
     "select": ("fitting", "Choose order and season on the training rows of what was released"),
     "forecast": ("using", "Forecast the aggregate temperature with 80 % and 95 % bands."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),

@@ -5,8 +5,20 @@ from typing import Annotated
 
 import typer
 
-from atdm.cli.options import Declared, Dither, Json, LeastAgents, RosterFile, Servers, WeatherOption, grouped
-from atdm.cli.output import log_line, out, show
+from atdm.cli.options import (
+    SPEC,
+    Declared,
+    Dither,
+    Json,
+    LeastAgents,
+    RosterFile,
+    Servers,
+    Sourced,
+    WeatherOption,
+    grouped,
+)  # fmt: skip
+from atdm.cli.printing import log_line, out, show
+from atdm.data.sources.registry import open_sources
 from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
 from atdm.protocol.options import WeightsName
 from atdm.protocol.rules import Rules
@@ -20,13 +32,17 @@ app = typer.Typer()
 def agent(
     identity: Annotated[list[Path], typer.Option(help="Folder made by `atdm enroll agent`; repeat for more agents.")],
     roster: RosterFile,
-    data: Annotated[list[Path], typer.Option(help="The agent's own readings, one file for each identity.")],
     weather: WeatherOption,
     nats: Servers,
     declared: Declared,
+    sourced: Sourced,
+    data: Annotated[
+        list[Path], typer.Option(help="The agent's own readings as a table, one for each identity; or --source.")
+    ] = [],  # noqa: B006 - typer copies it
+    source: Annotated[list[str], typer.Option(help=f"{SPEC}; one for each identity.")] = [],  # noqa: B006 - as above
     state: Annotated[
         list[Path], typer.Option(help="Folder where the agent records what it released; in its identity if not given.")
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],  # noqa: B006 - as above
     signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
     protocol: Annotated[
         list[str],
@@ -47,7 +63,7 @@ def agent(
         protocols=tuple(protocol), weights=weights, dither=dither, quantum=quantum, least_agents=least_agents,
         colluders=colluders, days_after_fit=days_after_fit,
     )  # fmt: skip
-    files = agent_files(identity, data, state)
+    files = agent_files(identity, data, open_sources(source, sourced, declared), state)
     serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
 
 

@@ -8,6 +8,7 @@ import typer
 
 import atdm
 from atdm.cli.options import (
+    DECLARED,
     FITTED,
     By,
     Declared,
@@ -24,12 +25,14 @@ from atdm.cli.options import (
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, log_line, out, read, show
+from atdm.cli.output import finish, read
+from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
-from atdm.deploy.agent import weather_from
-from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, plan_from, read_plan
+from atdm.data.format import Format
+from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
+from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
 from atdm.deploy.rehearse import rehearse as rehearsal
 from atdm.deploy.watch import Seeing, parse_end, watch_rows
@@ -60,7 +63,7 @@ def aggregator(
     weather: WeatherOption,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results; rows are released once.")],
     options: Annotated[FitOptions, FITTED.but(weights="equal")],
-    declared: Declared,
+    declared: Annotated[Format, DECLARED.only("timezone", "sort", "delimiter", "decimal")],
     live: Shown,
     start: Annotated[str | None, typer.Option(help="First time stamp; that of the weather if not given.")] = None,
     end: Annotated[str | None, typer.Option(help="Last time stamp; that of the weather if not given.")] = None,
@@ -78,7 +81,10 @@ def aggregator(
 ) -> None:
     """Ask the agents of a roster for the model of their cluster."""
     if plan is None:
-        asked, sky = plan_from(weather, options, declared=declared, start=start, end=end)
+        asked, sky = plan_from(
+            weather, options, declared=declared, start=parse_stamp(start, declared, "--start"),
+            end=parse_stamp(end, declared, "--end"),
+        )  # fmt: skip
     else:
         asked, sky = read_plan(plan), weather_from(weather, declared)
     check_folder(output)  # rows are released once: not before they can be written down

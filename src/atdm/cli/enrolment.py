@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from atdm.cli.options import Timezone, WeatherFile
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy import enrolment
-from atdm.deploy.agent import weather_from
-from atdm.deploy.aggregator import parse_day
+from atdm.deploy.own import weather_from
 
 app = typer.Typer()
 enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
@@ -59,6 +58,8 @@ def enroll_roster(
     ] = None,
 ) -> None:
     """Sign the roster of everybody whose enrolment.json is in the authority's folder; configure its NATS server."""
+    from atdm.deploy.aggregator import parse_day  # with pandas, which a home that makes its keys does without
+
     roster, nats = enrolment.create_roster(folder, output, host, parse_day(since, "--since"))
     print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
     if nats is None:

@@ -10,28 +10,34 @@ import typer
 import atdm
 from atdm.cli.options import (
     FITTED,
+    SPEC,
     By,
     Declared,
     Dither,
     Fitted,
     Json,
     Output,
+    OwnWeather,
+    Sourced,
     WeatherFile,
     WriteAnyway,
     ZonesFile,
     grouped,
 )
-from atdm.cli.output import finish, named, out, read, results, show
+from atdm.cli.output import finish, named, read, results
+from atdm.cli.printing import out, show
 from atdm.data import quality
+from atdm.data.sources import open_source
+from atdm.errors import UsageError
 from atdm.protocol.options import FitOptions
 from atdm.protocol.rules import Rules
 from atdm.report.evidence import diagnosis
 from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
-from atdm.report.text import quality_table
+from atdm.report.text import quality_dict, quality_table
 from atdm.report.use_text import selection_table
 from atdm.run import fit_cluster
-from atdm.use.ready import short_of
+from atdm.use.ready import problems
 from atdm.use.series import parse_list
 
 app = typer.Typer()
@@ -75,19 +81,26 @@ def fit(
 @app.command()
 @grouped
 def check(
-    zones: ZonesFile,
-    weather: WeatherFile,
     declared: Declared,
+    sourced: Sourced,
+    zones: Annotated[
+        Path | None, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building]; not with --source.")
+    ] = None,
+    weather: OwnWeather = None,
+    source: Annotated[str | None, typer.Option(help=f"One home's readings instead of zones. {SPEC}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Data quality before anything leaves; exits with 1 when these tables would be refused."""
-    found = quality(zones, weather, **asdict(declared))
-    if as_json:
-        notes = (*found.notes, *short_of(found))
-        show({"agents": [asdict(a) for a in found.agents], "problems": found.problems, "notes": notes})
+    """Data quality before anything leaves; exits with 1 when it would be refused: a cluster by a fit, a home's own file
+    or source by agents."""
+    if source is not None:
+        home, weather = open_source(source, sourced.given(), declared=declared), weather or zones
+        found = quality(home, weather, **asdict(declared))
+    elif zones is not None:
+        found = quality(zones, weather, **asdict(declared))
     else:
-        out.print(quality_table(found))
-    raise typer.Exit(1 if found.problems else 0)
+        raise UsageError("give a table of zones, or --source for one home")
+    show(quality_dict(found)) if as_json else out.print(quality_table(found))
+    raise typer.Exit(1 if problems(found) else 0)
 
 
 @app.command()

@@ -8,21 +8,21 @@ from rich.console import Console
 
 import atdm
 from atdm.cli.options import FITTED, By, Declared, Json, Output, WeatherFile, ZonesFile, grouped
-from atdm.cli.output import named, out, read, show
+from atdm.cli.output import named, read
+from atdm.cli.printing import out, show
 from atdm.lab.bench import bench as run_bench
 from atdm.lab.bench import parse_sizes
 from atdm.lab.compare import compare_rows, parse_protocols
-from atdm.lab.reproduce import page as reproduction_page
+from atdm.lab.footprint import footprint
 from atdm.lab.reproduce import reproduce as reproduction
-from atdm.lab.reproduce import tables
 from atdm.protocol.options import FitOptions
-from atdm.report.bench_figure import bench_figure
-from atdm.report.compare_text import bench_table, compare_table
+from atdm.report.bench_page import bench_page, bench_table, footprint_table
+from atdm.report.blocks import terminal_table, terminal_tables
+from atdm.report.compare_text import compare_table
 from atdm.report.findings import findings_table
-from atdm.report.folder import write_folder
+from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.page import compare_page
-from atdm.report.reproduce_figures import figures
-from atdm.report.reproduce_page import html_page
+from atdm.report.reproduce_page import reproduce_page, sections
 
 app = typer.Typer()
 
@@ -84,39 +84,50 @@ def reproduce(
     zones: ZonesFile,
     weather: WeatherFile,
     declared: Declared,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page and the figures.")] = Path("out"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the page.")] = Path("out"),
     starts: Annotated[int, typer.Option(help="Starts of each inference by least squares.")] = 20,
     as_json: Json = False,
 ) -> None:
     """The paper's tables and figures from this data, beside the numbers it prints."""
+    check_folder(output)
     with Console(stderr=True).status("reproduce") as line:
         found = reproduction(
             read(zones, weather, "zone", declared), named(zones), starts=starts,
             report=lambda text: line.update(f"reproduce: {text}"),
         )  # fmt: skip
-        drawn = figures(found)
-    written = {"reproduction.html": html_page(found), "reproduction.md": reproduction_page(found)}
-    write_folder(output, {**written, **drawn})
+    write_folder(output, {"reproduction.html": reproduce_page(found)})
     if as_json:
         show(found.as_dict())
     else:
-        out.print(tables(found), highlight=False, markup=False, soft_wrap=True)
-        out.print(f"wrote {output}/reproduction.html, reproduction.md and its figures", highlight=False)
+        out.print(terminal_tables(sections(found)))
+        out.print(f"wrote {output}/reproduction.html", highlight=False)
 
 
 @app.command()
 def bench(
     agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
     seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
-    figure: Annotated[Path | None, typer.Option(help="Plot time, bytes and floor against agents: an SVG.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Plot time, bytes and floor against agents: an HTML page.")
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--footprint", help="Instead: CPU seconds to start, and memory of an agent that waits.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
-    with Console(stderr=True).status("bench") as line:
-        rows = list(run_bench(parse_sizes(agents), seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if small:
+        rows = footprint()
+        show({"rows": rows}) if as_json else out.print(terminal_table(footprint_table(rows)))
+        return
+    sizes = parse_sizes(agents)
     if figure is not None:
-        bench_figure(rows, figure)
+        check_writable(figure)
+    with Console(stderr=True).status("bench") as line:
+        rows = list(run_bench(sizes, seed=seed, report=lambda text: line.update(f"bench: {text}")))
+    if figure is not None:
+        write_file(figure, bench_page(rows))
     if as_json:
         show({"rows": rows})
     else:
-        out.print(bench_table(rows))
+        out.print(terminal_table(bench_table(rows)))

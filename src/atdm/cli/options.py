@@ -14,12 +14,17 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from atdm.data.tables import Format
+from atdm.data.format import Format
+from atdm.data.sources.registry import SourceOptions
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
+from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
 
 ZonesFile = Annotated[Path, typer.Argument(help="Table of time, agent, indoor_temp_c, load_kw[, building].")]
 WeatherFile = Annotated[Path, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2.")]
+OwnWeather = Annotated[
+    Path | None, typer.Argument(help="Table of time, outdoor_temp_c, solar_w_m2; without it zones are judged alone.")
+]
 WeatherOption = Annotated[Path, typer.Option("--weather", help="Table of time, outdoor_temp_c, solar_w_m2.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
@@ -30,6 +35,9 @@ By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or buildin
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+
+
+REVEALED = "; ".join(f"{name} {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
 
 
 class Group:
@@ -97,9 +105,10 @@ DECLARED = Group({
     "sort": Annotated[bool, typer.Option("--sort", help="Sort rows that are not in the order of time.")],
     "delimiter": Annotated[str, typer.Option(help="CSV column separator.")],
     "decimal": Annotated[str, typer.Option(help="CSV decimal mark.")],
+    "fill": Annotated[str, typer.Option(help="Longest gap that a home fills by itself, linearly; 0 fills nothing.")],
 })  # fmt: skip
 FITTED = Group({
-    "protocol": Annotated[ProtocolName, typer.Option(help="Who learns what: see `atdm compare`.")],
+    "protocol": Annotated[ProtocolName, typer.Option(help=f"What else the aggregator learns: {REVEALED}.")],
     "order": Annotated[int, typer.Option(help="Order M of the model.")],
     "ridge": Annotated[float, typer.Option(help="Ridge λ on the weights.")],
     "season": Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")],
@@ -130,6 +139,20 @@ SHOWN = Group({
     ],
 })  # fmt: skip
 
+SOURCED = Group({
+    "temperature": Annotated[
+        list[str], typer.Option(help="Source: entity of a room's temperature; repeat for more rooms.")
+    ],
+    "heat": Annotated[list[str], typer.Option(help="Source: entity of the heat; repeat for more meters.")],
+    "query": Annotated[str | None, typer.Option(help="Source: SQL of the columns time, temperature, load.")],
+    "step": Annotated[str | None, typer.Option(help="Source: step of the rows, e.g. 30min.")],
+    "option": Annotated[
+        list[str], typer.Option("--option", metavar="NAME=VALUE", help="Source: any other option of it; repeat.")
+    ],
+}, {"temperature": [], "heat": [], "option": []})  # fmt: skip
+SPEC = "Where the readings are: a table, homeassistant:…, sql:…, or a .toml file that says so (docs/deploy.md)"
+
 Declared = Annotated[Format, DECLARED]
+Sourced = Annotated[SourceOptions, SOURCED]
 Fitted = Annotated[FitOptions, FITTED]
 Shown = Annotated[Live, SHOWN]

@@ -1,15 +1,13 @@
-"""What commands print and write."""
+"""What commands that have every home, or a fit, read and write."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 import atdm
-from atdm.data.tables import Format
+from atdm.cli.printing import dumped, out, show
+from atdm.data.format import Format
 from atdm.errors import NotConverged, UsageError
 from atdm.kernel.descent import Status
 from atdm.model.diagnostics import Diagnostics
@@ -18,12 +16,8 @@ from atdm.report.folder import write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import summary
 from atdm.report.use_text import diagnostics_text
-from atdm.run import without_nan
 from atdm.ui.serve import Watch
 from atdm.use.forecast import trained
-
-WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
-out = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def read(zones: Path, weather: Path, by: str, declared: Format) -> atdm.Cluster:
@@ -31,18 +25,6 @@ def read(zones: Path, weather: Path, by: str, declared: Format) -> atdm.Cluster:
     if by not in ("zone", "building"):
         raise UsageError(f"--by {by}: choose zone or building")
     return cluster.by_building() if by == "building" else cluster
-
-
-def dumped(content: dict[str, Any]) -> str:
-    return json.dumps(without_nan(content), indent=2, allow_nan=False, default=str)
-
-
-def show(content: dict[str, Any]) -> None:
-    print(dumped(content))
-
-
-def log_line(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def named(zones: Path) -> str:

@@ -7,7 +7,7 @@ import typer
 
 import atdm
 from atdm.cli.options import Json, Timezone
-from atdm.cli.output import dumped, out, show
+from atdm.cli.printing import dumped, out, show
 from atdm.data.clock import duration
 from atdm.report.folder import write_file
 from atdm.report.use_text import flexibility_table, forecast_table

@@ -11,12 +11,15 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, rules, tables
-from atdm.data.keep import Kept
+from atdm.data.format import Format
+from atdm.data.keep import DayOut, Kept
+from atdm.data.sources.source import Source
 from atdm.data.tables import StrPath, ZoneTable
 from atdm.errors import DataError
 
 MIN_AGENTS = 3  # with two, each learns the other from the sum: every protocol refuses
 NAMED = 3  # agents that a line about lost rows names
+DAYS_NAMED = 5  # days that a line about an agent names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class AgentQuality:
         Stamps it filled across its own gaps; None where a problem comes first.
     days_out : int or None
         UTC days on which it has less than half of the rows, after filling; None where a problem comes first.
+    out_on : tuple of DayOut
+        Those days, each with the rows it has and those it should have.
     left_out : str
         Why a fit would leave it out; empty if it stays.
     min : float
@@ -64,6 +69,7 @@ class AgentQuality:
     missing: int
     filled: int | None
     days_out: int | None
+    out_on: tuple[DayOut, ...]
     left_out: str
     min: float
     max: float
@@ -89,6 +95,8 @@ class Quality:
         Those of them that a fit would keep; None where a problem comes first.
     costs : dict
         Agent → rows lost for all that it lacks or is out on, most first; without those that cost nothing.
+    without : tuple of (str, int)
+        Agents that stay, the costliest first, and the rows a fit would keep without it and those before it.
     """
 
     agents: tuple[AgentQuality, ...]
@@ -97,11 +105,12 @@ class Quality:
     rows: int | None
     rows_kept: int | None
     costs: dict[str, int]
+    without: tuple[tuple[str, int], ...]
 
 
 def quality(
-    zones: StrPath,
-    weather: StrPath,
+    zones: StrPath | Source,
+    weather: StrPath | None = None,
     *,
     timezone: str | None = None,
     sort: bool = False,
@@ -109,14 +118,14 @@ def quality(
     decimal: str = ".",
     fill: str = "2h",
 ) -> Quality:
-    """Look at a cluster's files before anything leaves: what `atdm check` prints.
+    """Look at a cluster's files, or at one home's own, before anything leaves: what `atdm check` prints.
 
     Parameters
     ----------
-    zones : str or path-like
-        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW].
-    weather : str or path-like
-        Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²].
+    zones : str, path-like or Source
+        Table `time, agent, indoor_temp_c, load_kw[, building]` [°C, kW]; or where one home's readings are.
+    weather : str or path-like, optional
+        Table `time, outdoor_temp_c, solar_w_m2` [°C, W/m²]; without it the zones are judged alone.
     timezone : str, optional
         As in `read_cluster`.
     sort : bool, default False
@@ -133,17 +142,17 @@ def quality(
     Quality
         What the readings look like, and every reason for which a fit would be refused.
     """
-    declared = tables.Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
+    declared = Format(timezone=timezone, sort=sort, delimiter=delimiter, decimal=decimal, fill=fill)
     problems: list[str] = []
     z = w = None
     try:
-        z = tables.read_zones(zones, declared)
+        w = tables.read_weather(weather, declared) if weather is not None else None
     except DataError as error:
         problems.append(str(error))
     try:
-        w = tables.read_weather(weather, declared)
+        z = tables.read_home(zones, w) if isinstance(zones, Source) else tables.read_zones(zones, declared)
     except DataError as error:
-        problems.append(str(error))
+        problems.insert(0, str(error))
 
     found: list[rules.Finding] = []
     if z is not None and w is not None:
@@ -156,10 +165,11 @@ def quality(
 
     notes = (*(z.notes if z else ()), *(w.notes if w else ()))
     kept = None
-    if z is not None and w is not None and not problems:
-        kept = tables.kept_of(z, w, declared)
+    if z is not None and (w is not None or weather is None) and not problems:
+        sky = w or tables.any_weather(z)
+        kept = tables.kept_of(z, sky, declared)
         try:
-            notes = (*tables.combined(z, w, declared, kept).notes, *_verdict(kept))
+            notes = (*tables.combined(z, sky, declared, kept).notes, *_verdict(kept))
         except DataError as error:
             problems.append(str(error))
     if z is not None:
@@ -171,6 +181,7 @@ def quality(
         rows=kept.rows if kept else None,
         rows_kept=kept.rows_kept if kept else None,
         costs=_costs(kept) if kept else {},
+        without=tuple(kept.without(NAMED)) if kept else (),
     )
 
 
@@ -179,16 +190,29 @@ def _costs(kept: Kept) -> dict[str, int]:
 
 
 def _verdict(kept: Kept) -> Iterator[str]:
-    """How many rows a fit keeps, and who costs most of the others; nothing where none is lost."""
+    """Who is out on which days, how many rows a fit keeps, who costs most of the others, what it would keep without."""
+    for agent, days in list(kept.out_on.items())[:NAMED]:
+        named = ", ".join(map(str, days[:DAYS_NAMED])) + (
+            f" and {more} more" if (more := len(days) - DAYS_NAMED) > 0 else ""
+        )
+        yield f"agent {agent!r} is out on days with less than half of the rows: {named}"
+    if len(kept.out_on) > NAMED:
+        yield f"{len(kept.out_on) - NAMED} more agents are out on some days (--json has them)"
     if kept.rows_kept < kept.rows:
         most = ", ".join(f"{agent!r} ({rows})" for agent, rows in list(_costs(kept).items())[:NAMED])
         yield f"a fit would keep {kept.rows_kept} of {kept.rows} rows" + (f"; most are lost by {most}" if most else "")
+        others = kept.without(NAMED)
+        if others and others[-1][1] > kept.rows_kept:
+            steps = "; ".join(
+                f"without {'also ' if i else ''}{agent!r} {rows}" for i, (agent, rows) in enumerate(others)
+            )
+            yield f"leaving the costliest out would keep more rows: {steps}"
 
 
 def _too_few(zones: ZoneTable, kept: Kept | None) -> Iterator[str]:
     out = len(kept.left_out) if kept else 0
     count = len(zones.agents) - out
-    if count < MIN_AGENTS:
+    if count < MIN_AGENTS and len(zones.agents) > 1:  # one agent is a home's own file
         stay = f"{count} agent{'s' if count > 1 else ''}" + (f" (without {out} left out)" if out else "")
         yield f"{zones.source}: {stay}, every protocol needs {MIN_AGENTS}: add agents"
 
@@ -217,6 +241,7 @@ def _rows(zones: ZoneTable, found: Iterable[rules.Finding], kept: Kept | None) -
             missing=int(missing[agent]),
             filled=int(kept.filled[agent]) if kept else None,
             days_out=int(kept.days_out[agent]) if kept else None,
+            out_on=kept.out_on.get(agent, ()) if kept else (),
             left_out=left_out.get(agent, ""),
             min=float(low[agent]),
             max=float(high[agent]),

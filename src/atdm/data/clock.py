@@ -4,32 +4,21 @@ Promise: every function depends on the stamps alone, so training, testing and fo
 agree on the clock. Stamps are zone-aware; nothing here rounds, sorts or fills them.
 """
 
-import re
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
+from atdm.data import seconds
 from atdm.errors import UsageError
 from atdm.types import IntArray
 
-MACHINE = ("localtime", "posixrules", "Factory")  # files beside the zones that mean another one on every machine
 MONDAY = pd.Timestamp("1970-01-05")  # any Monday does; a fixed one makes a weekly season start on Mondays
-
-_LENGTH = re.compile(r"(\d+)\s*(s|min|h|d|w)")
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def duration(text: str, *, zero: bool = False) -> pd.Timedelta:
-    """A length of time such as "30min", "24h", "1d" or "1w"; above zero, unless `zero` allows "0h"."""
-    # pandas' own parser changes its unit letters between versions, and warns
-    match = _LENGTH.fullmatch(text.strip().lower())
-    if match is None or (int(match[1]) == 0 and not zero):
-        raise UsageError(f"{text!r} is not a length of time: write a whole number and s, min, h, d or w, as in '24h'")
-    try:
-        return pd.Timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-    except (OverflowError, ValueError):
-        raise UsageError(f"{text!r} is too long a time: write something like '24h'") from None
+    """A length of time such as "30min", "24h", "1d" or "1w"; above zero, unless `zero` allows "0" and "0h"."""
+    return pd.Timedelta(seconds=seconds.length(text, zero=zero))
 
 
 def season_steps(season: str, step: pd.Timedelta) -> int:
@@ -42,12 +31,7 @@ def season_steps(season: str, step: pd.Timedelta) -> int:
 
 def zone(name: str) -> ZoneInfo:
     """The time zone of an IANA name."""
-    try:
-        if name in MACHINE:
-            raise KeyError(name)
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # unknown, malformed, or a folder of the zone database
-        raise UsageError(f"unknown time zone {name!r}: use an IANA name such as 'Europe/London' or 'UTC'") from None
+    return seconds.zone(name)
 
 
 def segments(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:
@@ -76,11 +60,11 @@ def commonest_step(differences: IntArray) -> int:
 
 def spell(length: pd.Timedelta) -> str:
     """A length of time as a person writes it: "30 min", "1 h", "1.5 min"."""
-    seconds = length.total_seconds()
+    total = length.total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
+        if total >= size and total % size == 0:
+            return f"{total / size:g} {unit}"
+    return f"{total / 60:g} min" if total >= 60 else f"{total:g} s"
 
 
 def stamp(time: pd.Timestamp) -> str:

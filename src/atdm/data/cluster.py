@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from atdm.data import clock, rules
+from atdm.data import clock, limits, rules
 from atdm.data.clock import stamp
 from atdm.data.keep import NS, Kept, keep
 from atdm.errors import DataError, UsageError
@@ -78,7 +78,8 @@ class Cluster:
         """A cluster from wide frames in memory, under the rules by which files are read.
 
         All four tables share one increasing zone-aware index. Rows with a missing value are dropped for all agents and
-        counted. Where that would cost a tenth of the rows, agents are left out instead, at most a third of them.
+        counted. Where that would cost a tenth of the rows (of K > 10 agents 1/K, at least a
+        fiftieth), agents are left out instead, at most a third of them.
 
         Parameters
         ----------
@@ -234,7 +235,8 @@ def assemble(kept: Kept, *, owner: pd.Series, timezone: str, notes: Sequence[str
     t, h = kept.temperature.loc[rows, agents], kept.load.loc[rows, agents]
     outdoor, solar = kept.outdoor[rows], kept.solar[rows]
     segment = clock.segments(pd.DatetimeIndex(t.index), kept.step)
-    odd = [*rules.oddities(t, h, segment, kept.step), *rules.weather_oddities(pd.concat([outdoor, solar], axis=1))]
+    odd = [*rules.oddities(t, h, segment, kept.step), *rules.unlike_the_rest(h)]
+    odd += [*rules.weather_oddities(pd.concat([outdoor, solar], axis=1)), *rules.outdoor_oddities(outdoor, h)]
     return Cluster(
         temperature=t,
         load=h,
@@ -290,8 +292,8 @@ def _floats(values: pd.DataFrame | pd.Series, name: str) -> np.ndarray:
 
 
 def _faults(t: pd.DataFrame, h: pd.DataFrame, o: pd.Series, r: pd.Series) -> Iterator[rules.Finding]:
-    yield from rules.temperature_faults(t, "temperature", rules.INDOOR_C)
+    yield from rules.temperature_faults(t, "temperature", limits.INDOOR_C)
     yield from rules.load_faults(h, "load")
-    yield from rules.temperature_faults(o.to_frame(""), "outdoor", rules.OUTDOOR_C)
-    low, high = rules.SOLAR_W_M2
+    yield from rules.temperature_faults(o.to_frame(""), "outdoor", limits.OUTDOOR_C)
+    low, high = limits.SOLAR_W_M2
     yield from rules.outside(r.to_frame(""), "solar", (low / 1000, high / 1000), "kW/m²")

@@ -5,7 +5,6 @@ Rule 2: a stamp means one instant, or it is refused.
 Rows are counted from 1, the first after the header.
 """
 
-import re
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,10 @@ import pandas as pd
 
 from atdm.data import clock
 from atdm.data.arrow import pa, pc
-from atdm.data.files import shown
+from atdm.data.quoting import listed_rows, shown
+from atdm.data.seconds import ISO
+from atdm.data.text import MISSING, no_number
 from atdm.errors import DataError
-
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "#N/A")
-
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<offset> ?(Z|[+-]\d\d(:?\d\d)?))?)?", re.ASCII)
-_GROUPED = re.compile(r"[+-]?\d{1,3}([.,]\d{3})*[.,]?\d*", re.ASCII)
 
 
 def numbers(column: Any, where: str, *, decimal: str = ".") -> npt.NDArray[np.float64]:
@@ -34,7 +30,7 @@ def numbers(column: Any, where: str, *, decimal: str = ".") -> npt.NDArray[np.fl
         raise DataError(f"{where} is of type {_kind(kind)}, not a number: store it as float64")
     if np.isinf(values).any():
         rows = np.flatnonzero(np.isinf(values))
-        raise DataError(f"{where} is infinite in {_rows(rows)}: leave such cells empty")
+        raise DataError(f"{where} is infinite in {listed_rows(rows)}: leave such cells empty")
     return np.asarray(values, dtype=np.float64)
 
 
@@ -53,12 +49,7 @@ def _parsed(cells: Any, where: str, decimal: str) -> npt.NDArray[np.float64]:
             for i, (text, no) in enumerate(zip(texts, absent.to_pylist(), strict=True))
             if not no and not _is_number(text)
         ]
-        first = cells[bad[0]].as_py()
-        cause = "text where a number belongs: correct it, or leave the cell empty"
-        if _GROUPED.fullmatch(first):
-            mark = "," if decimal == "." else "."
-            cause = f"not a number with decimal {decimal!r}: set decimal {mark!r} if that is the mark, and use no other"
-        raise DataError(f"{where} is {shown(first)} in {_rows(bad)}, {cause}") from None
+        raise DataError(no_number(cells[bad[0]].as_py(), bad, where, decimal)) from None
     return np.asarray(parsed.to_numpy(), dtype=np.float64)
 
 
@@ -84,7 +75,7 @@ def names(column: Any, where: str) -> tuple[npt.NDArray[np.int64], list[str]]:
     codes, unique = pd.factorize(np.array(entries, dtype=object)[raw])
     found = [str(name) for name in unique]
     if "" in found:
-        rows = _rows(np.flatnonzero(codes == found.index("")))
+        rows = listed_rows(np.flatnonzero(codes == found.index("")))
         raise DataError(f"{where} is empty in {rows}: every row needs a name; fill it or remove the row")
     return codes.astype(np.int64), found
 
@@ -94,7 +85,7 @@ def stamps(column: Any, where: str, timezone: str | None) -> pd.DatetimeIndex:
     kind = column.type
     if pa.types.is_timestamp(kind):
         if column.null_count:
-            raise DataError(f"{where} is empty in {_rows(np.flatnonzero(column.is_null()))}: remove such rows")
+            raise DataError(f"{where} is empty in {listed_rows(np.flatnonzero(column.is_null()))}: remove such rows")
         aware = kind.tz is not None
         try:
             # the zone a stamp is shown in does not change the instant, and may have a name nobody knows
@@ -112,12 +103,12 @@ def stamps(column: Any, where: str, timezone: str | None) -> pd.DatetimeIndex:
 
 def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool]:
     codes, unique = pd.factorize(cells.fillna(""))  # every agent repeats the same stamps: parse each once
-    matches = [_ISO.fullmatch(cell) for cell in unique]
+    matches = [ISO.fullmatch(cell) for cell in unique]
     offset = np.array([match is not None and match["offset"] is not None for match in matches])
     bad = np.array([match is None for match in matches])
     if not bad.any():
         if offset.any() and not offset.all():
-            rows = _rows(np.flatnonzero(~offset[codes]))
+            rows = listed_rows(np.flatnonzero(~offset[codes]))
             raise DataError(
                 f"{where} has an offset in some rows and none in {rows}: write all of them in UTC, ending in Z"
             )
@@ -128,7 +119,7 @@ def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool
             raise DataError(f"{where} lies outside the years 1678 to 2261: correct the stamps") from None
         bad = np.asarray(index.isna())
     if bad.any():
-        rows = _rows(np.flatnonzero(bad[codes]))
+        rows = listed_rows(np.flatnonzero(bad[codes]))
         raise DataError(
             f"{where} is {shown(unique[int(np.argmax(bad))])} in {rows}, not an ISO 8601 time stamp: "
             "write it like 2024-01-31T13:30Z"
@@ -149,7 +140,7 @@ def _from_wall_clock(index: pd.DatetimeIndex, where: str, timezone: str | None) 
         skipped = index[rows[:1]].tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward").notna()[0]
         fault = "does not exist" if skipped else "happens twice"
         raise DataError(
-            f"{where} {index[rows[0]]} in {_rows(rows)} {fault} in {timezone} (the clock changes): "
+            f"{where} {index[rows[0]]} in {listed_rows(rows)} {fault} in {timezone} (the clock changes): "
             "write stamps in UTC, ending in Z"
         )
     return local.tz_convert("UTC").as_unit("ns")
@@ -163,10 +154,3 @@ def _is_text(kind: Any) -> bool:
 
 def _kind(kind: Any) -> str:
     return shown(" ".join(str(kind).split()))
-
-
-def _rows(rows: Any) -> str:
-    """The first of some row numbers, in words."""
-    first = ", ".join(str(int(row) + 1) for row in rows[:3])
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return f"data row{'s' if len(rows) > 1 else ''} {first}{more}"

@@ -5,6 +5,7 @@ table. What is filled, who is left out and which rows are lost is counted here, 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,17 @@ from atdm.data.gaps import Company, Filled
 from atdm.types import BoolArray, IntArray
 
 NS = 10**9  # ns per s
+
+
+class DayOut(NamedTuple):
+    """A UTC day on which a home is out, having less than half of the rows."""
+
+    day: str  # 2024-01-31
+    has: int  # rows, after filling
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.day} ({self.has} of {self.of} rows)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -29,6 +41,7 @@ class Kept:
     filled: pd.Series  # agent -> stamps it filled itself
     lacks: pd.Series  # agent -> rows without a reading of it, after filling
     days_out: pd.Series  # agent -> UTC days on which it is out
+    out_on: dict[str, tuple[DayOut, ...]]  # the same days one by one; no agent that is never out
     counts: BoolArray  # rows × agents: it has a reading, and is not out that day
     company: Company
 
@@ -52,6 +65,20 @@ class Kept:
         lost = self.counts.any(axis=1) & self._weather() & ~self.company.kept
         costs = pd.Series((~self.counts[lost]).sum(axis=0), index=self.filled.index)
         return costs[self.company.stays].sort_values(ascending=False, kind="stable")
+
+    def without(self, most: int) -> list[tuple[str, int]]:
+        """Agents that stay, the costliest first, and how many rows a fit would keep without it and those before it."""
+        stays, answer = self.company.stays.copy(), []
+        has = self.counts & self._weather()[:, None]
+        for _ in range(min(most, int(stays.sum()) - 1)):
+            lacks = ~has[:, stays]
+            won_back, own = lacks[lacks.sum(axis=1) == 1].sum(axis=0), lacks.sum(axis=0)
+            if not own.any():
+                break
+            worst = np.flatnonzero(stays)[np.lexsort((-own, -won_back))[0]]
+            stays[worst] = False
+            answer.append((str(self.filled.index[worst]), int(has[:, stays].all(axis=1).sum())))
+        return answer
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -128,16 +155,20 @@ def keep(
     rows = time.asi8 // NS
     shape = len(rows), len(homes)
     t, h, filled = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    counts, days = np.zeros(shape, dtype=bool), np.zeros(shape[1], dtype=np.int64)
+    counts, out_on = np.zeros(shape, dtype=bool), dict[str, tuple[DayOut, ...]]()
+    days, of = gaps.rows_by_day(int(rows[0]), int(rows[-1]), step_seconds)
     for i, home in enumerate(homes):
         place = np.searchsorted(rows, home.time)
         here = rows[place] == home.time  # a stamp that was filled, but has no weather, is no row
         place = place[here]
         t[place, i], h[place, i], filled[place, i] = home.temperature[here], home.load[here], home.filled[here]
-        out = np.isin(rows // gaps.DAY, gaps.days_out(home.time, int(rows[0]), int(rows[-1]), step_seconds))
+        out = gaps.days_out(home.time, int(rows[0]), int(rows[-1]), step_seconds)
+        out = out[np.isin(out, rows // gaps.DAY)]  # days on which nobody has a row are nobody's
         counts[place, i] = True
-        counts[out, i] = False
-        days[i] = len(np.unique(rows[out] // gaps.DAY))
+        counts[np.isin(rows // gaps.DAY, out), i] = False
+        if len(out):
+            has = np.bincount(rows[place] // gaps.DAY - days[0], minlength=len(days))[out - days[0]]
+            out_on[str(agents[i])] = tuple(map(_day_out, out, has, of[out - days[0]]))
     sky = pd.DataFrame({"outdoor": outdoor, "solar": solar}).reindex(time)
     weather = sky.notna().all(axis="columns").to_numpy()
     return Kept(
@@ -149,7 +180,8 @@ def keep(
         longest=longest,
         filled=pd.Series(filled.sum(axis=0), index=agents, name="filled"),
         lacks=pd.Series(np.isnan(t).sum(axis=0), index=agents),
-        days_out=pd.Series(days, index=agents),
+        days_out=pd.Series({agent: len(out_on.get(str(agent), ())) for agent in agents}),
+        out_on=out_on,
         counts=counts,
         company=gaps.company(counts & weather[:, None], [str(agent) for agent in agents]),
     )
@@ -162,6 +194,10 @@ def _rows(given: pd.DatetimeIndex, homes: list[Filled], weather: pd.DatetimeInde
     if len(new) == 0:
         return given
     return given.union(pd.DatetimeIndex(new, tz="UTC").intersection(weather)).rename("time")
+
+
+def _day_out(day: int, has: int, of: int) -> DayOut:
+    return DayOut(str(np.datetime64(int(day), "D")), int(has), int(of))
 
 
 def _seconds(length: pd.Timedelta) -> int:

@@ -17,33 +17,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from atdm.data import clock, columns, rules
+from atdm.data import clock, columns, limits, rules
 from atdm.data.clock import spell, stamp
 from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
+from atdm.data.format import Format
 from atdm.data.keep import NS, Kept, keep
+from atdm.data.sources.source import Source
 from atdm.errors import DataError, UsageError
 from atdm.types import IntArray
 
 StrPath = str | PathLike[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """What the caller declares about the files."""
-
-    timezone: str | None = None  # of stamps without offset, and of the season
-    sort: bool = False
-    delimiter: str = ","
-    decimal: str = "."
-    fill: str = "2h"  # longest span without readings that an agent fills by itself; "0h": none
-
-    def __post_init__(self) -> None:
-        clock.duration(self.fill, zero=True)
-        if self.timezone is not None:
-            clock.zone(self.timezone)
-        if self.decimal not in (".", ",") or self.decimal == self.delimiter:
-            raise UsageError(f"decimal {self.decimal!r} cannot be used: choose '.' or ',', other than the delimiter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,6 +131,27 @@ def read_zones(path: StrPath, declared: Format) -> ZoneTable:
     )
 
 
+def read_home(source: Source, weather: WeatherTable | None) -> ZoneTable:
+    """One home's readings from where they are, as its agent takes them: those from where the weather begins. Those
+    after its end, which are for collecting, are not judged."""
+    since = None if weather is None else int(weather.readings.index[0].timestamp()) - 1
+    found = source.rows(since)
+    home = found.agent or "home"
+    time = pd.DatetimeIndex(pd.to_datetime(found.time, unit="s", utc=True)).as_unit("ns")
+    columns = {"code": 0, "time": time, "indoor_temp_c": found.temperature, "load_kw": found.load}
+    long, notes = pd.DataFrame(columns), found.notes
+    if weather is not None and (late := int((time > weather.readings.index[-1]).sum())):
+        long = long[(time <= weather.readings.index[-1])]
+        notes = (*notes, f"{late} rows later than the weather are not judged")
+    if long.empty:
+        when = "" if since is None else " while there is weather"
+        raise DataError(f"{source.name}: has no readings{when}: check that it has some of that time")
+    agents = pd.Index([home], name="agent")
+    return ZoneTable(
+        source=source.name, readings=long, agents=agents, owner=pd.Series(agents.to_numpy(), index=agents), notes=notes
+    )
+
+
 def read_weather(path: StrPath, declared: Format) -> WeatherTable:
     """The weather table, typed, without doubles, in order; its values are not judged yet."""
     where = Path(path)
@@ -174,6 +179,16 @@ def kept_of(zones: ZoneTable, weather: WeatherTable, declared: Format) -> Kept:
     )
 
 
+def any_weather(zones: ZoneTable) -> WeatherTable:
+    """Weather for every stamp a home may have or fill, where only the homes are looked at."""
+    time, step = zones.time, step_of(zones) or pd.Timedelta("1D")
+    grid = pd.date_range(time[0], time[-1], freq=step, name="time").as_unit("ns")
+    values = np.arange(len(grid)) % 2.0  # of nothing, and not constant: nobody shall be told that it is
+    return WeatherTable(
+        source="", readings=pd.DataFrame({"outdoor_temp_c": values, "solar_w_m2": values}, index=grid), notes=()
+    )
+
+
 def combined(zones: ZoneTable, weather: WeatherTable, declared: Format, kept: Kept) -> Cluster:
     """The cluster of what is kept of two tables."""
     return assemble(
@@ -197,7 +212,7 @@ def zone_faults(zones: ZoneTable) -> Iterator[rules.Finding]:
     time = zones.time
     yield from _step_faults(zones)
     yield from rules.temperature_faults(
-        zones.wide("indoor_temp_c", time), f"{zones.source}: indoor_temp_c", rules.INDOOR_C
+        zones.wide("indoor_temp_c", time), f"{zones.source}: indoor_temp_c", limits.INDOOR_C
     )
     yield from rules.load_faults(zones.wide("load_kw", time), f"{zones.source}: load_kw")
 
@@ -206,7 +221,7 @@ def weather_faults(weather: WeatherTable) -> Iterator[rules.Finding]:
     """Every reason not to use a weather table."""
     outdoor, solar = (weather.readings[[name]].set_axis([""], axis="columns") for name in weather.readings.columns)
     time = pd.DatetimeIndex(weather.readings.index)
-    yield from rules.temperature_faults(outdoor, f"{weather.source}: outdoor_temp_c", rules.OUTDOOR_C)
+    yield from rules.temperature_faults(outdoor, f"{weather.source}: outdoor_temp_c", limits.OUTDOOR_C)
     yield from rules.solar_faults(solar, f"{weather.source}: solar_w_m2", time[-1] - time[0])
 
 

@@ -5,18 +5,17 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
-import pandas as pd
 
-from atdm.data import gaps
-from atdm.data.clock import duration
-from atdm.data.tables import Format, faults, read_weather, read_zones, step_of, weather_faults, zone_faults
+from atdm.data.format import Format
+from atdm.data.sources.source import Source
+from atdm.data.sources.table import Table
 from atdm.deploy.enrolment import (
     AgentKeys,
     check_weather,
@@ -24,6 +23,7 @@ from atdm.deploy.enrolment import (
     read_roster,
     read_unchecked_roster,
 )  # fmt: skip
+from atdm.deploy.own import OwnReadings, weather_from
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
@@ -31,7 +31,6 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.readings import Readings, Weather, seconds, timestamps, weather_of_table
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
@@ -46,7 +45,7 @@ class AgentFiles:
     """Where one agent keeps its things."""
 
     identity: Path  # folder made by `atdm enroll agent`
-    data: Path  # its own readings
+    data: Path | Source  # its own readings: a table, or where else they are
     state: Path | None = None  # what it must not forget; beside its keys unless given
 
 
@@ -77,9 +76,13 @@ def prepare_agent(
     """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
-    readings, sky = read_own(files.data, weather, keys.name, declared), weather_from(weather, declared)
+    source = files.data if isinstance(files.data, Source) else Table(files.data, agent=keys.name, declared=declared)
+    own = OwnReadings(source, weather, keys.name, declared)
+    readings, sky = own.read(), weather_from(weather, declared)
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
+    for note in own.notes:
+        say(f"{keys.name}: {note}")
     if signed_weather is not None:
         check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
@@ -100,7 +103,7 @@ def prepare_agent(
             random_bytes=os.urandom,
             store=Disk(state / "journal"),
             host=host,
-            renew=lambda: _read_again(files.data, weather, keys.name, declared, say),
+            renew=lambda: own.read_again(say),
             renew_roster=lambda: _roster_again(roster, keys, say),
         )
     except BaseException:
@@ -127,36 +130,6 @@ def names_in(roster: Path | None) -> dict[bytes, str]:
     return {member.identity: member.name for member in read_unchecked_roster(roster).members}
 
 
-def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
-    """The readings in one agent's own file, under the rules every file is read by. Those later than the weather are for
-    observations; up to its end a row without weather serves nobody."""
-    zones, sky = read_zones(data, declared), read_weather(weather, declared)
-    if tuple(zones.agents) != (name,):
-        found = ", ".join(zones.agents[:3])
-        raise DataError(f"{data}: holds readings of {found}; this identity is {name}'s: give its own file alone")
-    known, last = zones.readings, sky.readings.index[-1]
-    until = replace(zones, readings=known[known["time"] <= last]) if (known["time"] <= last).any() else zones
-    for fault in chain(faults(until, sky), zone_faults(zones)):
-        raise DataError(fault.text)
-    weathered = known["time"].isin(sky.readings.dropna().index) | (known["time"] > last)
-    rows = known[weathered]
-    step, columns = step_of(zones), (rows["indoor_temp_c"].to_numpy(float), rows["load_kw"].to_numpy(float))
-    if step is None:
-        raise DataError(f"{data}: has one time stamp: give at least some days of readings")
-    longest = int(duration(declared.fill, zero=True).total_seconds())
-    own = gaps.fill(seconds(pd.DatetimeIndex(rows["time"])), *columns, int(step.total_seconds()), longest)
-    return Readings(own.time, own.temperature, own.load, own.filled)
-
-
-def _read_again(data: Path, weather: Path, name: str, declared: Format, say: Say) -> Readings:
-    """The file as it is now. What is wrong with it is for the agent's own eyes: it may quote a reading."""
-    try:
-        return read_own(data, weather, name, declared)
-    except DataError as error:
-        say(f"{name}: {error}")
-        raise DataError("its readings cannot be read at present: see this agent's own log") from None
-
-
 def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
     """The roster as it is now. What is wrong with the file is for the agent's own eyes: it names its folders."""
     try:
@@ -166,20 +139,17 @@ def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
         raise DataError("its roster cannot be read at present: see this agent's own log") from None
 
 
-def weather_from(path: Path, declared: Format | None = None) -> Weather:
-    """All complete rows of a weather file; its hash is in the plan, so every party must hold the same rows."""
-    table = read_weather(path, Format() if declared is None else declared)
-    for fault in weather_faults(table):
-        raise DataError(fault.text)
-    return weather_of_table(table.readings.dropna())
-
-
-def agent_files(identities: Sequence[Path], data: Sequence[Path], states: Sequence[Path]) -> list[AgentFiles]:
-    """One agent for each identity, with the data file (and state folder) at the same place of its list."""
-    if len(data) != len(identities) or len(states) not in (0, len(identities)):
-        raise UsageError(f"{len(identities)} identities and {len(data)} data files: give one file for each identity")
+def agent_files(
+    identities: Sequence[Path], data: Sequence[Path], sources: Sequence[Source], states: Sequence[Path]
+) -> list[AgentFiles]:
+    """One agent for each identity, with the readings (and state folder) at the same place of its list."""
+    if data and sources:
+        raise UsageError("--data and --source: give one of the two; a table is a source too")
+    readings: Sequence[Path | Source] = data or sources
+    if len(readings) != len(identities) or len(states) not in (0, len(identities)):
+        raise UsageError(f"{len(identities)} identities and {len(readings)} sources of readings: give one for each")
     folders: Sequence[Path | None] = states or [None] * len(identities)
-    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, data, folders, strict=True)]
+    return [AgentFiles(identity=i, data=d, state=s) for i, d, s in zip(identities, readings, folders, strict=True)]
 
 
 def serve_files(
@@ -267,7 +237,8 @@ def describe(data: bytes) -> str:
 
 
 def describe_plan(plan: AnyPlan) -> str:
-    first, last = timestamps(np.array([plan.start, plan.start + (plan.length - 1) * plan.step_seconds]))
+    ends = (plan.start, plan.start + (plan.length - 1) * plan.step_seconds)
+    first, last = (datetime.fromtimestamp(second, UTC) for second in ends)
     rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
     if isinstance(plan, Collect):
         how = f"weights of fit {plan.fit[:4].hex()}" if plan.fit else "equal weights"

@@ -20,8 +20,8 @@ import pandas as pd
 
 from atdm.crypto.keys import digest
 from atdm.data.clock import commonest_step
-from atdm.data.tables import Format
-from atdm.deploy.agent import Say, describe_plan, on_signal, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.enrolment import (
     read_aggregator,
     read_roster,
@@ -29,6 +29,7 @@ from atdm.deploy.enrolment import (
 from atdm.deploy.events import Aborted, Company, Feed, Joined, ModelReleased, OnEvent, Planned, unseen
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import Observation, collect_observation
+from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
 from atdm.kernel.design import LAGGED
 from atdm.protocol.aggregator import Aggregator, AggregatorState
@@ -39,9 +40,10 @@ from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Weather, timestamps
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import Roster
-from atdm.protocol.rules import OFFERED, Rules
-from atdm.run import Cost, Fit, Window, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
+from atdm.protocol.rules import Rules
+from atdm.run import Cost, Fit, Window, attempt_now, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
 
@@ -91,15 +93,15 @@ def released_digest(fit: Fit) -> str:
 
 
 def plan_from(
-    weather: Path, options: FitOptions, rules: Rules | None = None, *, declared: Format, start: str | None = None,
-    end: str | None = None,
+    weather: Path, options: FitOptions, rules: Rules | None = None, *, declared: Format,
+    start: pd.Timestamp | None = None, end: pd.Timestamp | None = None,
 ) -> tuple[Plan, Weather]:  # fmt: skip
     """A plan over the window of a weather file, or part of it, and that weather."""
     sky = weather_from(weather, declared)
     stamps = timestamps(sky.time)
     step = pd.Timedelta(seconds=commonest_step(np.diff(sky.time)))
-    first = stamps[0] if start is None else parse_stamp(start, declared, "--start")
-    last = stamps[-1] if end is None else parse_stamp(end, declared, "--end")
+    first = stamps[0] if start is None else start
+    last = stamps[-1] if end is None else end
     if not stamps[0] <= first < last <= stamps[-1]:
         raise UsageError(f"a window from {first} to {last}: the weather goes from {stamps[0]} to {stamps[-1]}")
     return make_plan(Window(first, last, step, declared.timezone or "UTC", sky), options, rules), sky
@@ -113,7 +115,9 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(f"{path}: is not a plan that this version reads ({error}); write it again") from None
 
 
-def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
+def parse_stamp(text: str | None, declared: Format, option: str) -> pd.Timestamp | None:
+    if text is None:
+        return None
     try:
         time = pd.Timestamp(text)
         return time.tz_convert("UTC") if time.tzinfo else time.tz_localize(declared.timezone or "UTC").tz_convert("UTC")
@@ -123,7 +127,8 @@ def parse_stamp(text: str, declared: Format, option: str) -> pd.Timestamp:
 
 def parse_day(text: str | None, option: str) -> int | None:
     """A UTC day as its number since 1970."""
-    return None if text is None else int(parse_stamp(text, Format(), option).timestamp()) // DAY
+    stamp = parse_stamp(text, Format(), option)
+    return None if stamp is None else int(stamp.timestamp()) // DAY
 
 
 def check_offered(protocol: str) -> None:
@@ -326,10 +331,9 @@ class Conductor:
         self.fleet.write()
 
     def _make_role(self) -> Aggregator:
-        policy = self._policy
+        policy, attempt = self._policy, attempt_now()
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(first_day(self.plan), self._last_row(), self._patience, self._late)
-        attempt = time.time_ns() // 1_000_000  # orders an aggregator's runs; nothing secret rests on the clock
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
         return Aggregator(
@@ -414,7 +418,7 @@ class Conductor:
 
     def _settle(self, role: Aggregator) -> None:
         """Write down whose days these are before agents are shown what makes them so."""
-        if self._settled or role.run is None or role.run.announced.protocol not in ("blind", "collect"):
+        if self._settled or role.run is None or not REGISTRY[role.run.announced.protocol].account:
             return
         days = role.run.days
         if isinstance(role.desk, CollectDesk):

@@ -18,11 +18,12 @@ import numpy as np
 
 from atdm.errors import DataError, RunAborted
 from atdm.protocol.account import BLOCK
-from atdm.protocol.company import LOST_SHARE, Answers, Choose, large_enough
+from atdm.protocol.company import Answers, Choose, large_enough
 from atdm.protocol.roster import Roster
 from atdm.transport.disk import lock, replace_file
 from atdm.types import BoolArray
 
+LOST_SHARE = 0.1  # of a block's days that homes may cost before one is left out instead
 PATIENCE = 86400.0  # s that a silent home is waited for
 
 

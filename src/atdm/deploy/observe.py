@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import time_ns
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from atdm.protocol.options import WeightsName
 from atdm.protocol.plan import Collect
 from atdm.protocol.readings import positions, seconds, timestamps, window
 from atdm.protocol.rules import Rules
-from atdm.run import enrol, weather_of
+from atdm.run import attempt_now, enrol, weather_of
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
@@ -106,7 +105,7 @@ def observe(
     with StateFolder(Path(state), os.urandom) as folder:
         agents, _ = enrol(cluster, own, os.urandom, state=folder)
         aggregator = Aggregator(
-            plan=plan, roster=agents[0].roster, weather=weather_of(cluster), attempt=time_ns(),
+            plan=plan, roster=agents[0].roster, weather=weather_of(cluster), attempt=attempt_now(),
             choose=company_of(model, plan), least=own.least_agents,
         )  # fmt: skip
         local.run(aggregator, agents)

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.data.tables import Format
-from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent, weather_from
+from atdm.data.format import Format
+from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent
 from atdm.deploy.aggregator import Deployed, Rows, check_offered, plan_from
 from atdm.deploy.enrolment import (
     create_agent,
@@ -35,6 +35,7 @@ from atdm.deploy.enrolment import (
 )  # fmt: skip
 from atdm.deploy.events import OnEvent, from_line, unseen
 from atdm.deploy.observe import collect_observation, company_of, observe_plan
+from atdm.deploy.own import weather_from
 from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.design import COEFFICIENTS
@@ -46,7 +47,7 @@ from atdm.protocol.part import Host
 from atdm.protocol.plan import Plan
 from atdm.protocol.readings import timestamps, window
 from atdm.protocol.rules import Rules, check_agents
-from atdm.run import Cost, collect, outcome_of, rows_of_plan
+from atdm.run import collect, cost_of, outcome_of, rows_of_plan
 from atdm.transport import local
 
 AGENTS_PER_PROCESS = 8
@@ -246,7 +247,7 @@ def write_data(stage: Stage, cluster: Cluster, later: int = 0) -> None:
 def plan_of(
     stage: Stage, cluster: Cluster, options: FitOptions, rules: Rules | None = None, later: int = 0
 ) -> Plan:  # fmt: skip
-    start, end = cluster.time[0].isoformat(), cluster.time[-1 - later].isoformat()
+    start, end = cluster.time[0], cluster.time[-1 - later]
     return plan_from(stage.weather, options, rules, declared=stage.declared, start=start, end=end)[0]
 
 
@@ -380,17 +381,9 @@ def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregato
         outcome = rows.outcome(plan, weather)
     else:
         outcome = outcome_of(role)
-    cost = Cost(
-        setup_seconds=traffic.setup_seconds,
-        seconds=traffic.total_seconds - traffic.setup_seconds,
-        seconds_aggregator=traffic.seconds_aggregator,
-        bytes_up_per_agent=sorted(traffic.bytes_up)[len(agents) // 2],
-        bytes_down_per_agent=sorted(traffic.bytes_down)[len(agents) // 2],
-        rounds=sorted(traffic.messages_up)[len(agents) // 2],
-        sums=outcome.sums,
-    )
     ledger = role.notebook.rows()
-    fit = collect(plan, outcome, weather, agents=len(role.members), ledger=ledger, cost=cost, run=role.run)
+    fit = collect(plan, outcome, weather, agents=len(role.members), ledger=ledger, cost=cost_of(traffic, outcome.sums),
+                  run=role.run)  # fmt: skip
     return Deployed(fit, ()), agents, role
 
 

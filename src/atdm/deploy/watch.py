@@ -1,6 +1,6 @@
 """`atdm observe`: collecting by the clock on the wall, which says what rows are over and when the next one is.
 
-Agents never read the time of day: they count time stamps; deadlines are monotonic (deploy.py).
+Agents never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.aggregator import AggregatorConfig, Conductor, parse_stamp
 from atdm.deploy.enrolment import read_aggregator, read_roster
@@ -44,7 +44,7 @@ class Seeing:
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
     """What --end of an observation says."""
-    return None if text is None else parse_stamp(text, Format(), "--end")
+    return parse_stamp(text, Format(), "--end")
 
 
 def watch_rows(config: AggregatorConfig, model: Model, say: Say, keep: Keep, seeing: Seeing) -> None:

@@ -180,7 +180,7 @@ class Design:
             shown = ", ".join(dependent[:6]) + (", …" if len(dependent) > 6 else "")
             raise DataError(
                 f"training rows do not determine {len(dependent)} of {len(norms) + inputs.period} columns ({shown}): "
-                "use a window where they vary, or ask for the minimum-norm solution (--minimum-norm)"
+                "use a window where they vary, or ask for the minimum-norm solution"
             )
         return cls(
             order=order,

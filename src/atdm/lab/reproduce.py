@@ -3,15 +3,15 @@
 The errata that matter for a number stand beside it (docs/paper.md has them all).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from atdm.data import Cluster
 from atdm.errors import UsageError
-from atdm.kernel.design import LAGGED, REFERENCE_TEMP, SYMBOLS
+from atdm.kernel.design import LAGGED, REFERENCE_TEMP
 from atdm.kernel.thermal import Coefficients, accuracy, free_run
 from atdm.lab.inference import PERIODS, STARTS, Inference, infer
 from atdm.run import Fit, fit
@@ -52,7 +52,7 @@ class Masking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """Everything the page and the figures are made of."""
+    """Everything the page is made of."""
 
     name: str
     private: Fit  # `paper`, weights free, the paper's iterations
@@ -63,7 +63,6 @@ class Reproduction:
     masking: list[Masking]
     inference: list[Inference]
     band: tuple[FloatArray, FloatArray]  # lowest and highest zone by row                    [°C]
-    notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -167,126 +166,6 @@ def _masking(cluster: Cluster, private: Fit) -> list[Masking]:
         filtered = x[order:train] - sum(a * x[order - m : train - m] for m, a in enumerate(alpha, 1))
         pairs.append(Masking(plain=np.asarray(filtered), masked=upload[:, 0]))
     return pairs
-
-
-# The page
-
-
-def page(found: Reproduction) -> str:
-    """One markdown page: tables, figures, and what to keep in mind beside them."""
-    return "\n\n".join(blocks(found)) + "\n"
-
-
-def blocks(found: Reproduction) -> list[str]:
-    """The page's headings, paragraphs, tables and places of figures, in markdown."""
-    parts = [
-        f"# The paper's tables and figures on {found.name}",
-        "Hou et al., *Privacy-Preserved Aggregate Thermal Dynamic Model of Buildings*. Rows marked *paper* are the "
-        "numbers they print for 64 zones of seven REFIT homes; the others were computed just now from the data given.",
-        "## Table I: coefficients",
-        _table(["", "coefficient", "m = 0", "m = 1", "m = 2"], _coefficient_rows(found)),
-        "The paper's two rows differ by more than rounding (γ₀ by 4.5 %): its private run drops the constraint ξ ≥ 0, "
-        "its other run keeps it. *Private* here is protocol `paper` with free weights, stopped at 1e-5; "
-        "*non-private* is a trusted centre with ξ ≥ 0, run to convergence.",
-        _weight_note(found),
-        "![Weights](weights.png)",
-        "## Table II: errors on the test rows",
-        _table(["", "RMSE [K]", "MAPE [%]", "R²"], _error_rows(found)),
-        "The printed private row is a free run over all test rows from their first two values, with the season two "
-        "steps late. In phase the same model does better. The printed non-private row was not reproduced by any "
-        "variant tried. RMSE does not compare across ridges, because the weights change the target: read R² first.",
-        "![Aggregate state](state.png)",
-        "## Masking: τ̂ before and after",
-        "What is uploaded looks unlike the first zone's series, and is nevertheless all zones' series up to one "
-        "rotation: see `atdm audit --protocol paper`.",
-        "![Masking](masking.png)",
-        "## Table III: time and iterations",
-        _table(
-            ["buildings", "agents", "paper: private [s]", "ours: `paper` [s]", "ours: `blind` [s]",
-             "paper: non-private [s]", "ours: `plain` [s]", "iterations, paper / ours"],
-            _time_rows(found),
-        ),
-        "Ours are seconds of one process doing the work of every agent, keys included, on this machine; "
-        "`blind` is run to its default tolerance, the others to 1e-5.",
-        "## Inference by least squares, and in closed form",
-        _table(["T", "median error [K]", "largest [K]", "seconds", "closed form [K]", "seconds"], _infer_rows(found)),
-        "Least squares on all equations from starts at the truth ± 1 K, as in the paper's §V-D. The closed form needs "
-        "no start: it gives all temperatures up to one rotation, exactly, as soon as there are a few more rows than "
-        "agents. The problem is therefore not hard in the sense the paper builds on.",
-        "![Inference](inference.png)",
-        "## Information exchange",
-        "Who learned what, from the ledgers of the runs behind this page.",
-        "![Information exchange](exchange.png)",
-    ]  # fmt: skip
-    return [part for part in parts if part]
-
-
-def tables(found: Reproduction) -> str:
-    """The three tables alone, for a terminal."""
-    lines = page(found).split("\n\n")
-    return "\n\n".join(line for line in lines if line.startswith(("|", "## Table", "## Inference"))) + "\n"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    width = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, width, strict=True)) + " |" for row in (head, *rows)]
-    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in width) + "|")
-    return "\n".join(lines)
-
-
-def _coefficient_rows(found: Reproduction) -> list[list[str]]:
-    rows = []
-    for kind, result in (("private", found.private), ("non-private", found.centre)):
-        for name, letter in ((name, SYMBOLS[name]) for name in LAGGED):
-            ours = getattr(result.model, name)
-            pad = [""] if name == "alpha" else []
-            rows.append([f"{kind}, paper", letter, *pad, *(f"{v:.4f}" for v in PRINTED_COEFFICIENTS[kind][name])])
-            rows.append([f"{kind}, ours", letter, *pad, *(f"{v:.4f}" for v in ours)])
-    return rows
-
-
-def _weight_note(found: Reproduction) -> str:
-    weights = found.private.weights
-    if weights is None:
-        return ""
-    negative = int((weights < 0).sum())
-    return (
-        f"“ξ ≥ 0 always holds”: with free weights {negative} of {len(weights)} are negative here, "
-        f"the smallest is {weights.min():.5f}."
-    )
-
-
-def _error_rows(found: Reproduction) -> list[list[str]]:
-    rows = [[f"{kind}, paper", *(f"{v:.4f}" for v in values)] for kind, values in PRINTED_ERRORS.items()]
-    rows += [[f"{kind}, ours", *(f"{m[k]:.4f}" for k in ("rmse", "mape", "r2"))] for kind, m in found.errors.items()]
-    return rows
-
-
-def _time_rows(found: Reproduction) -> list[list[str]]:
-    rows = []
-    for row in found.times:
-        printed = PRINTED_TIMES.get(row["agents"])
-        private, count, centre, _ = printed if printed else (None, None, None, None)
-        rows.append([
-            str(row["buildings"]), str(row["agents"]), _seconds(private), _seconds(row["paper_seconds"]),
-            _seconds(row["blind_seconds"]), _seconds(centre), _seconds(row["plain_seconds"]),
-            f"{'–' if count is None else count} / {row['paper_iterations']}",
-        ])  # fmt: skip
-    return rows
-
-
-def _infer_rows(found: Reproduction) -> list[list[str]]:
-    rows = []
-    for i in found.inference:
-        closed = "–" if np.isnan(i.closed_error) else f"{i.closed_error:.0e}"
-        spent = "–" if np.isnan(i.closed_seconds) else f"{i.closed_seconds:.3f}"
-        middle, seconds = np.median(i.errors), np.median(i.seconds)
-        rows.append([str(i.periods), f"{middle:.3g}", f"{max(i.errors):.3g}", f"{seconds:.2f}", closed, spent])
-    return rows
-
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _numbers(result: Fit) -> dict[str, list[float]]:

@@ -18,8 +18,6 @@ import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.blind.script import BlindPart
-from atdm.protocol.collect import CollectPart
 from atdm.protocol.company import Verdict, check_company, judge, plan_days
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -39,11 +37,10 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
-from atdm.protocol.moments import MomentsPart
-from atdm.protocol.paper import PaperPart
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
+from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import Roster, check_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
@@ -61,9 +58,6 @@ from atdm.protocol.store import (
 
 ANNOUNCEMENT = 2**16  # bytes, of the flags of the rows it asks for: some 500 000 rows
 ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
-PARTS: dict[str, type[Part]] = {
-    "blind": BlindPart, "moments": MomentsPart, "paper": PaperPart, "collect": CollectPart,
-}  # fmt: skip
 
 
 class AgentState(StrEnum):
@@ -295,7 +289,7 @@ class Agent:
             raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
         if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(run.owners) < 2:
             raise RunAborted("the company is too small for two totals: collect with equal weights")
-        self.part = PARTS[plan.protocol](session, self.own)
+        self.part = side(REGISTRY[plan.protocol].agent)(session, self.own)
         self.state = AgentState.RUNNING
         return self.part.begin()
 

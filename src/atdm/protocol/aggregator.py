@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from atdm.crypto.keys import digest
 from atdm.errors import PeerError, RunAborted, UsageError
-from atdm.protocol.blind.desk import BlindDesk
-from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import Choose, bits, choose, flags
 from atdm.protocol.desk import Desk, Outgoing
 from atdm.protocol.ledger import Notebook
@@ -32,16 +30,11 @@ from atdm.protocol.messages import (
     expect,
     one_line,
 )  # fmt: skip
-from atdm.protocol.moments import MomentsDesk
-from atdm.protocol.paper import PaperDesk
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
 from atdm.protocol.readings import Weather
+from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import Members, Roster
 from atdm.protocol.session import Run, announce_hash, begin_run, check_ready, make_keys
-
-DESKS: dict[str, type[Desk]] = {
-    "blind": BlindDesk, "moments": MomentsDesk, "paper": PaperDesk, "collect": CollectDesk,
-}  # fmt: skip
 
 
 class AggregatorState(StrEnum):
@@ -66,8 +59,7 @@ class Aggregator:
         least: int = LEAST_AGENTS,
     ) -> None:
         """choose: the policy that makes a company of the answers; least: owners below which no run is tried."""
-        if plan.protocol not in DESKS:
-            raise UsageError(f"protocol {plan.protocol}: agents do not offer it; choose blind, moments or paper")
+        self._desk = side(REGISTRY[plan.protocol].aggregator)
         if plan.protocol == "blind" and plan.weights == "equal":
             raise UsageError("equal weights are collected: announce the rows to collect, then fit what they give")
         self.roster = roster
@@ -193,7 +185,7 @@ class Aggregator:
         except PeerError as error:  # each is signed, together they are no run
             raise RunAborted(str(error)) from None
         self._place = {place: i for i, place in enumerate(company)}
-        self.desk = DESKS[self.run.announced.protocol](self.run, self._weather, self.notebook)
+        self.desk = self._desk(self.run, self._weather, self.notebook)
         self.state = AggregatorState.RUNNING
         return self._addressed([Outgoing(None, encode(keys)), *self.desk.begin()])
 

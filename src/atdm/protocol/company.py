@@ -17,16 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from atdm.data.rules import INDOOR_C, LOAD_KW
+from atdm.data.gaps import costs_too_much
+from atdm.data.limits import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
+from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Members, Roster, owners_of
 from atdm.protocol.rules import Rules
 from atdm.types import BoolArray, IntArray
 
-LOST_SHARE = 0.1  # of a window's days that homes may cost before one is left out instead
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
 TOO_FEW = "too few readings on some days"
@@ -140,7 +141,7 @@ def check_company(
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
     if min(days) < max(member.since for member in members):
         raise RunAborted("a member of the company was enrolled later than a day of the run")
-    if isinstance(plan, Collect) or plan.protocol == "blind":
+    if REGISTRY[plan.protocol].account:
         if (reason := account.refuses_company(days, company)) is not None:
             raise RunAborted(reason)
 
@@ -148,8 +149,8 @@ def check_company(
 def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
     """Places in the roster and days, from everybody's bits.
 
-    A home that is out on some days stays, and those days are lost for all, as long as that costs less than a tenth of
-    the window; beyond that the home that costs most days is left out.
+    A home that is out on some days stays, and those days are lost for all, as long as that costs less than a home is
+    worth (data/gaps.py, Rule 4: of K homes 1/K of the days); beyond that the home that costs most days is left out.
     """
     inside = {place: days for place, days in answers.items() if days.any()}
     if not inside:
@@ -159,7 +160,7 @@ def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], Boo
     while True:
         out = worth & ~np.array([inside[place] for place in company])
         lost: BoolArray = np.logical_or.reduce(out)
-        if lost.sum() < LOST_SHARE * worth.sum() or not lost.any() or len(company) == 1:
+        if not costs_too_much(int(lost.sum()), int(worth.sum()), len(inside)) or len(company) == 1:
             break
         won_back = (out & (out.sum(axis=0) == 1)).sum(axis=1)  # days that are lost for this home alone
         worst = min(range(len(company)), key=lambda i: (-won_back[i], -out[i].sum(), company[i]))

@@ -6,10 +6,11 @@ from typing import Literal
 import msgspec
 
 from atdm.crypto.keys import digest
-from atdm.data.clock import zone
+from atdm.data.seconds import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import NonnegativeName, ProtocolName, WeightsName
+from atdm.protocol.registry import REGISTRY
 
 MaskName = Literal["ring", "float"]
 
@@ -19,6 +20,10 @@ MOST_DAYS = 36525  # of a window: a hundred years, for each of which an agent an
 LEAST_AGENTS = 3  # below that a sum gives its parts away, whatever the protocol
 DAY = 86400  # s, a UTC day
 LEAST_STEP = 900  # s: finer rows show single switchings, and several grids of one day show one series several times
+WITHOUT_EXACT = {  # why a protocol cannot hold single weights at zero
+    "paper": "the transformed problem hides which weight is whose",
+    "blind": "it would show peers, by difference, who left the free set",
+}
 MOST_SIGNS = 3  # times that the signs of the weights are counted in the final span
 
 
@@ -140,11 +145,20 @@ def check_plan(plan: Plan) -> None:
     need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     if plan.masks == "float" and plan.protocol != "paper":
         raise UsageError("masks='float' is the paper's own arithmetic and goes with protocol='paper' only")
-    if plan.nonnegative == "exact" and plan.protocol == "paper":
-        raise UsageError("nonnegative='exact' is not possible under paper: the transformed problem hides which weight "
-                         "is whose; use 'ridge' or False, or protocol plain or moments")  # fmt: skip
-    if plan.weights == "equal":
-        need(plan.protocol in ("plain", "blind"), f"weights='equal' is offered by plain and blind, not {plan.protocol}")
+    offered = REGISTRY[plan.protocol]
+    if plan.weights not in offered.weights:
+        ways = [name for name, row in REGISTRY.items() if plan.weights in row.weights and name != "collect"]
+        raise UsageError(f"weights={plan.weights!r} is offered by {' and '.join(ways)}, not {plan.protocol}")
+    if plan.weights == "fitted" and plan.nonnegative not in offered.nonnegative:
+        raise UsageError(
+            f"nonnegative={plan.nonnegative!r} is not offered under {plan.protocol}: {WITHOUT_EXACT[plan.protocol]}; "
+            "use 'ridge' or False, or protocol plain or moments"
+        )
+    if plan.weights == "fitted" and plan.minimum_norm and not offered.minimum_norm:
+        raise UsageError(
+            f"{plan.protocol} does not fit where inputs are collinear: use a window in which they vary, equal weights, "
+            "or protocol plain or moments"
+        )
     if plan.protocol == "blind":
         _check_blind(plan)
 
@@ -153,11 +167,6 @@ def _check_blind(plan: Plan) -> None:
     check_grid(plan)
     if plan.weights == "equal":
         return  # nothing else is the agents' business
-    if plan.nonnegative == "exact":
-        raise UsageError("nonnegative='exact' is not offered under blind: it would show peers, by difference, who left "
-                         "the free set; use 'ridge' or False, or protocol plain or moments")  # fmt: skip
-    need(not plan.minimum_norm, "blind does not fit where inputs are collinear: use a window in which they vary, "
-         "equal weights, or protocol plain or moments")  # fmt: skip
     need(plan.period * plan.step_seconds == DAY, "blind fits weights with a season of 24 h; other day types are chosen "
          "afterwards, on what was released")  # fmt: skip
     need(plan.ridge > 0, "ridge 0: blind needs a ridge above 0")

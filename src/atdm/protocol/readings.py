@@ -1,21 +1,23 @@
 """One agent's own data, and the weather everybody holds: plain arrays on integer time stamps."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import words_at
-from atdm.data.clock import MONDAY, phase
+from atdm.data.seconds import phase
 from atdm.errors import DataError, PeerError
 from atdm.kernel.design import Inputs
 from atdm.protocol.plan import AnyPlan, Plan, train_rows
 from atdm.types import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    import pandas as pd  # an agent needs none of it
+
 LEAST_QUANTUM = 1e-4  # °C; finer sensors than that are dithered as if they had this step
-MONDAY_SECONDS = int(MONDAY.timestamp())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,18 +60,19 @@ class Weather:
         return {"outdoor": self.outdoor, "solar": self.solar}
 
 
-def weather_of_table(table: pd.DataFrame) -> Weather:
-    """Public weather from a table by time, outdoor_temp_c [°C] and solar_w_m2 [W/m²]."""
-    outdoor, solar = table["outdoor_temp_c"].to_numpy(float), table["solar_w_m2"].to_numpy(float)
-    return Weather(seconds(pd.DatetimeIndex(table.index)), outdoor, solar / 1000.0)  # W/m² -> kW/m²
+def weather_of_table(time: IntArray, outdoor_temp_c: FloatArray, solar_w_m2: FloatArray) -> Weather:
+    """Public weather from the columns of a table, in the units of files [s, °C, W/m²]."""
+    return Weather(time, outdoor_temp_c, solar_w_m2 / 1000.0)  # W/m² -> kW/m²
 
 
-def seconds(time: pd.DatetimeIndex) -> IntArray:
+def seconds(time: "pd.DatetimeIndex") -> IntArray:
     """Time stamps as whole seconds since 1970 UTC."""
     return time.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]").astype(np.int64)
 
 
-def timestamps(time: IntArray) -> pd.DatetimeIndex:
+def timestamps(time: IntArray) -> "pd.DatetimeIndex":
+    import pandas as pd
+
     return pd.DatetimeIndex(pd.to_datetime(time, unit="s", utc=True), name="time")
 
 
@@ -96,18 +99,11 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
     return Inputs(
         load=load,
         **{name: values[at] for name, values in weather.series().items()},
-        phase=_phase(plan, kept),
+        phase=phase(kept, plan.step_seconds, plan.timezone, plan.period),
         segment=np.cumsum(np.diff(kept, prepend=kept[:1]) > plan.step_seconds).astype(np.int64),
         period=plan.period,
         train=train_rows(len(kept), plan.train),
     )
-
-
-def _phase(plan: Plan, kept: IntArray) -> IntArray:
-    """Season index of each row; in UTC without the detour over calendar objects, which every agent would take."""
-    if plan.timezone == "UTC":
-        return (kept - MONDAY_SECONDS) // plan.step_seconds % plan.period
-    return phase(timestamps(kept), pd.Timedelta(seconds=plan.step_seconds), plan.timezone, plan.period)
 
 
 def sensor_quantum(temperature: FloatArray) -> float:

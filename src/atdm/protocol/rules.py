@@ -6,10 +6,10 @@ from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
 from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan
+from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # fitted weights warn below
-OFFERED = ("blind", "moments", "paper")  # protocols that agents know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Rules:
         int
             `least_agents` under "blind", 3 elsewhere.
         """
-        return self.least_agents if protocol in ("blind", "collect") else LEAST_AGENTS
+        return self.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
     def refuses(self, plan: Plan) -> str | None:
         """Why this agent is out of a fit, whatever its readings.

@@ -1,10 +1,10 @@
 """An agent's account for its owner: what it has given of each day, with whom, and what is left. No reading is shown."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -31,7 +31,7 @@ def _row(
 ) -> dict[str, Any]:
     company = identities_in(account.companies.get(known.company, b""))
     return {
-        "day": str(pd.Timestamp(day * DAY, unit="s").date()),
+        "day": str(datetime.fromtimestamp(day * DAY, UTC).date()),
         "in": known.judged,
         "weights": known.weights,
         "company": len(company) or None,

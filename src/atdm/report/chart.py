@@ -2,7 +2,7 @@
 
 The lines are drawn once, on a fixed grid of integers; the browser stretches the grid to the width it has. Labels are
 HTML beside it, so that they stay readable on a phone. The page's script zooms by moving the view box and re-labels the
-axes by the rules below (`number_ticks`, `hour_ticks`); without script the chart is complete, only still.
+axes by the rules below (`ticks`); without script the chart is complete, only still.
 """
 
 import json
@@ -24,8 +24,8 @@ HOUR, DAY = 3600, 86400
 HOUR_STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 2184, 8736)  # between ticks of hours and of time
 MOST_HOURS, MOST_NUMBERS = 8, 6  # ticks
 
-Axis = Literal["time", "hours", "number"]
-Mark = Literal["line", "band", "bar", "none"]  # none: in the table only
+Axis = Literal["time", "hours", "number", "log"]
+Mark = Literal["line", "points", "band", "bar", "none"]  # points: joined by a line; none: in the table only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ class Chart:
     y_label: str
     series: Sequence[Series]
     axis: Axis = "number"
+    y_axis: Axis = "number"  # or log, which has no place for bars: they stand on zero
     limits: tuple[float, float] | None = None  # of y; None: whatever the data span
     breaks: IntArray | None = None  # segment of each row: lines do not cross from one to the next
     shade_from: float | None = None  # x from which the background is shaded
@@ -63,22 +64,24 @@ def draw(chart: Chart) -> str:
     """The whole <figure>: drawing, axes, legend, buttons, caption and the data behind it."""
     x0, x1 = x_range(chart)
     y0, y1 = y_range(chart)
-    xs = np.rint((np.asarray(chart.x, dtype=float) - x0) / (x1 - x0) * WIDE).astype(np.int64)
+    xs = np.rint((placed(chart.x, chart.axis) - x0) / (x1 - x0) * WIDE).astype(np.int64)
 
     def ys(values: FloatArray) -> FloatArray:
-        return np.asarray((y1 - values) / (y1 - y0) * HIGH, dtype=float)
+        return np.asarray((y1 - placed(values, chart.y_axis)) / (y1 - y0) * HIGH, dtype=float)
 
     shade = ""
     if chart.shade_from is not None:
         left = round((chart.shade_from - x0) / (x1 - x0) * WIDE)
         shade = f'<rect class="shade" x="{left}" y="{-HIGH}" width="{WIDE - left}" height="{3 * HIGH}"/>'
     marks = "".join(_mark(chart, s, xs, ys) for s in chart.series if s.mark != "none")
-    x_ticks = number_ticks(x0, x1) if chart.axis == "number" else hour_ticks(x0, x1, chart.axis)
-    y_ticks = number_ticks(y0, y1)
+    x_ticks, y_ticks = ticks(x0, x1, chart.axis), ticks(y0, y1, chart.y_axis)
     grid = "".join(f"M0 {round((y1 - v) / (y1 - y0) * HIGH)}h{WIDE}" for v, _ in y_ticks)
     y_text = "".join(f'<span style="top:{(y1 - v) / (y1 - y0):.2%}">{escape(t)}</span>' for v, t in y_ticks)
     x_text = "".join(f'<span style="left:{(v - x0) / (x1 - x0):.2%}">{escape(t)}</span>' for v, t in x_ticks)
-    meta = {"x": [x0, x1], "y": [y0, y1], "axis": chart.axis, "hard": list(chart.limits) if chart.limits else None}
+    meta = {
+        "x": [x0, x1], "y": [y0, y1], "axis": chart.axis, "y_axis": chart.y_axis,
+        "hard": list(chart.limits) if chart.limits else None,
+    }  # fmt: skip
     kind = "figure small" if chart.small else "figure"
     help_text = "Drag to zoom; with the keyboard: arrows move, plus and minus zoom, Escape resets."
     return f"""
@@ -134,18 +137,27 @@ def _numbers(values: npt.NDArray[Any], digits: int = DIGITS) -> list[float | int
 # Ranges and ticks; page.js labels zoomed views by the same rules
 
 
+def placed(values: npt.NDArray[Any], axis: Axis) -> FloatArray:
+    """Where values stand on an axis: at themselves or, on a log axis, at log₁₀; there zero and less have no place."""
+    numbers = np.asarray(values, dtype=float)
+    return np.log10(numbers, where=numbers > 0, out=np.full(numbers.shape, np.nan)) if axis == "log" else numbers
+
+
 def x_range(chart: Chart) -> tuple[float, float]:
-    low, high = float(chart.x[0]), float(chart.x[-1])
-    if any(s.mark == "bar" for s in chart.series):
+    """From the first to the last place, wider where bars and points need room."""
+    low, high = placed(chart.x[[0, -1]], chart.axis).tolist()
+    marks = {s.mark for s in chart.series}
+    if "bar" in marks:
         half = (high - low) / max(len(chart.x) - 1, 1) / 2 or 0.5
-        low, high = low - half, high + half
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
+    else:
+        half = 0.03 * (high - low) if "points" in marks else 0.0
+    return (low - half, high + half) if high + half > low - half else (low - 0.5, low + 0.5)
 
 
 def y_range(chart: Chart) -> tuple[float, float]:
     """What the drawn columns span, a little wider, within the chart's limits."""
     drawn = [v for s in chart.series if s.mark != "none" for v in (s.values, s.upper) if v is not None]
-    values = np.concatenate([np.asarray(v, dtype=float) for v in drawn])
+    values = np.concatenate([placed(v, chart.y_axis) for v in drawn])
     values = values[np.isfinite(values)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     if any(s.mark == "bar" for s in chart.series):
@@ -156,6 +168,13 @@ def y_range(chart: Chart) -> tuple[float, float]:
     return low - pad, high + pad
 
 
+def ticks(low: float, high: float, axis: Axis) -> list[tuple[float, str]]:
+    """Places on an axis and what to write there."""
+    if axis == "number":
+        return number_ticks(low, high)
+    return log_ticks(low, high) if axis == "log" else hour_ticks(low, high, axis)
+
+
 def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
     """Multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / MOST_NUMBERS
@@ -164,6 +183,23 @@ def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [(k * step, f"{k * step + 0.0:.{digits}f}".replace("-", "−")) for k in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """From log₁₀ to log₁₀: powers of ten, below three of them also 2 and 5 times these, below one round numbers."""
+    if high - low < 1:
+        return [(math.log10(v), text) for v, text in number_ticks(10.0**low, 10.0**high)]
+    step = math.ceil((high - low) / MOST_NUMBERS)
+    powers = range(math.floor(low / step) * step, math.floor(high) + 1, step)
+    places = [(k + math.log10(m), m, k) for k in powers for m in ((1, 2, 5) if high - low < 3 else (1,))]
+    return [(at, power_label(m, k)) for at, m, k in places if low <= at <= high]
+
+
+def power_label(factor: int, power: int) -> str:
+    """factor · 10^power, written out where that is short."""
+    if -3 <= power <= 4:
+        return f"{factor * 10.0**power:.{max(0, -power)}f}"
+    return f"{factor}e{power}".replace("-", "−")
 
 
 def hour_ticks(low: float, high: float, axis: Axis) -> list[tuple[float, str]]:
@@ -188,13 +224,19 @@ def _mark(chart: Chart, s: Series, xs: IntArray, ys: Any) -> str:
         return f'<path class="bars {style}" d="{_bars(xs, ys(s.values), float(ys(np.zeros(1))[0]))}"/>'
     segment = chart.breaks if chart.breaks is not None else np.zeros(len(xs), dtype=np.int64)
     parts = []
-    for run in _runs(segment, np.isfinite(s.values)):
-        if s.upper is None:
-            parts.append(_path(xs[run], ys(s.values[run])))
+    low, high = ys(s.values), None if s.upper is None else ys(s.upper)
+    present = np.isfinite(low) if high is None else np.isfinite(low) & ~np.isnan(high)  # a band may reach infinity
+    for run in _runs(segment, present):
+        if high is None:
+            parts.append(_path(xs[run], low[run]))
         else:
-            edge = np.concatenate([ys(s.upper[run]), ys(s.values[run])[::-1]])
+            edge = np.concatenate([high[run], low[run][::-1]])
             parts.append(_path(np.concatenate([xs[run], xs[run][::-1]]), edge) + "z")
-    return f'<path class="{"band" if s.upper is not None else "line"} {style}" d="{"".join(parts)}"/>'
+    drawn = f'<path class="{"line" if high is None else "band"} {style}" d="{"".join(parts)}"/>'
+    if s.mark == "points":
+        dots = "".join(_path(xs[[i]], low[[i]]) for i in np.flatnonzero(present))
+        drawn += f'<path class="points {style}" d="{dots}"/>'
+    return drawn
 
 
 def _runs(segment: IntArray, present: npt.NDArray[np.bool_]) -> list[IntArray]:
@@ -218,6 +260,7 @@ def _bars(xs: IntArray, ys: FloatArray, base: float) -> str:
     return "".join(
         f"M{x - width // 2} {round(base)}h{width}V{round(y)}h{-width}z"
         for x, y in zip(xs.tolist(), np.clip(ys, -3 * HIGH, 4 * HIGH).tolist(), strict=True)
+        if math.isfinite(y)
     )
 
 

@@ -1,4 +1,4 @@
-"""What `atdm compare` and `atdm bench` print."""
+"""What `atdm compare` prints."""
 
 from typing import Any
 
@@ -28,21 +28,3 @@ def compare_table(rows: list[dict[str, Any]]) -> RenderableType:
         words = f"the aggregator learned {row['aggregator_learned']}; peers learned {row['peers_learned']}"
         lines.append(Text.assemble((f"{row['protocol']}: ", "bold"), words))
     return Group(table, Text(), *lines)
-
-
-def bench_table(rows: list[dict[str, Any]]) -> Table:
-    """Runs beside the floor of the same run."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("agents", "protocol", "weights", "processes", "seconds", "floor", "× floor", "set-up s", "ms/agent",
-                   "kB up", "totals", "messages", "peak MB"):  # fmt: skip
-        table.add_column(column, justify="left" if column in ("protocol", "weights") else "right")
-    for row in rows:
-        floor, own = row["floor_seconds"], row["seconds_per_agent"]
-        table.add_row(
-            str(row["agents"]), row["protocol"], row["weights"], str(row["processes"]), f"{row['seconds']:.2f}",
-            "" if floor is None else f"{floor:.2f}", "" if floor is None else f"{row['seconds'] / floor:.1f}",
-            f"{row['setup_seconds']:.2f}", "" if own is None else f"{1000 * own:.1f}",
-            f"{row['bytes_up_per_agent'] / 1000:.0f}", str(row["sums"]), str(row["messages"]),
-            f"{row['peak_rss_mb']:.0f}",
-        )  # fmt: skip
-    return table

@@ -1,5 +1,8 @@
 """What the commands print: tables and summaries for a terminal."""
 
+from dataclasses import asdict
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -9,7 +12,7 @@ from atdm.data.clock import spell, stamp
 from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.report.words import remedies, search, under
 from atdm.run import Fit
-from atdm.use.ready import short_of
+from atdm.use.ready import problems, short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
@@ -75,18 +78,46 @@ def _notes(notes: tuple[str, ...]) -> list[RenderableType]:
     return [Text(f"note: {note}", style="yellow") for note in notes]
 
 
+def quality_dict(quality: Quality) -> dict[str, Any]:
+    """The object that `atdm check --json` prints."""
+    return {
+        "agents": [asdict(agent) for agent in quality.agents],
+        "problems": problems(quality),
+        "notes": (*quality.notes, *short_of(quality)),
+        "rows": quality.rows,
+        "rows_kept": quality.rows_kept,
+        "costs": quality.costs,
+        "without": [{"agent": agent, "rows_kept": rows} for agent, rows in quality.without],
+    }
+
+
 def quality_table(quality: Quality) -> RenderableType:
     """What `atdm check` shows."""
     table = Table(box=None, header_style="dim", pad_edge=False)
-    names = ("agent", "rows", "first", "last", "step", "gaps", "missing", "min °C", "max °C", "stuck h", "suspicion")
+    names = ("agent", "rows", "first", "last", "step", "gaps", "missing", "filled", "days out", "min °C", "max °C",
+             "unchanged h", "suspicion")  # fmt: skip
     for column in names:
         table.add_column(column, justify="left" if column in ("agent", "suspicion") else "right")
     for a in quality.agents:
         table.add_row(
             a.agent, str(a.rows), stamp(a.first), stamp(a.last), spell(a.step) if a.step is not None else "",
-            str(a.gaps), str(a.missing),
+            str(a.gaps), str(a.missing), _count(a.filled), _count(a.days_out),
             f"{a.min:.2f}", f"{a.max:.2f}", f"{a.stuck_hours:g}", a.suspicion or "",
         )  # fmt: skip
-    problems = [Text(f"problem: {problem}", style="red") for problem in quality.problems]
-    verdict = Text("a fit would be refused" if quality.problems else "the data are in order", style="bold")
-    return Group(table, *_notes(quality.notes), *_notes(short_of(quality)), *problems, verdict)
+    wrong = problems(quality)
+    said = [Text(f"problem: {problem}", style="red") for problem in wrong]
+    verdict = Text(_verdict(quality, bool(wrong)), style="bold")
+    return Group(table, *_notes(quality.notes), *_notes(short_of(quality)), *said, verdict)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _verdict(quality: Quality, wrong: bool) -> str:
+    if len(quality.agents) == 1:
+        return "this home could not take part" if wrong else "this home is fit to take part"
+    if wrong:
+        return "a fit would be refused"
+    stay = sum(not agent.left_out for agent in quality.agents)
+    return f"a fit would keep {quality.rows_kept} of {quality.rows} rows of {stay} of {len(quality.agents)} agents"

@@ -1,8 +1,11 @@
-"""Everybody in one process: real bytes between one object per party, and what each of them cost."""
+"""Everybody in one process: real bytes between one object per party, and what each of them cost.
+
+`pump` is the one loop that carries messages: here, between processes, and in attacks, which alter them on the way.
+"""
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -10,11 +13,14 @@ from typing import Any
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
+from atdm.protocol.desk import Outgoing
 
 log = logging.getLogger(__name__)
 
 Tap = Callable[[str, str, bytes], None]  # sender, receiver, message
 Progress = Callable[[str], None]
+Answer = tuple[int, list[bytes], float]  # agent, its answers, and the seconds it took
+Deliver = Callable[[Sequence[Outgoing]], Iterable[Answer]]
 
 
 @dataclass(slots=True)
@@ -34,40 +40,91 @@ def run(
     aggregator: Aggregator, agents: Sequence[Agent], tap: Tap | None = None, progress: Progress | None = None
 ) -> Traffic:
     """Carry messages until the run is done; agents are in the order of the roster's members."""
-    n = len(agents)
-    traffic = Traffic([0] * n, [0] * n, [0] * n, [0.0] * n)
+
+    def deliver(to: int, data: bytes) -> list[bytes]:
+        if tap is not None:
+            tap("aggregator", agents[to].name, data)
+        replies: list[bytes] = received(agents[to], data)
+        if tap is not None:
+            for reply in replies:
+                tap(agents[to].name, "aggregator", reply)
+        return replies
+
+    traffic = pump(aggregator, len(agents), one_by_one(len(agents), deliver), progress=progress)
+    check_done(aggregator)
+    return traffic
+
+
+def one_by_one(agents: int, deliver: Callable[[int, bytes], list[bytes]]) -> Deliver:
+    """Agents of this process answer one after the other."""
+
+    def answers(messages: Sequence[Outgoing]) -> list[Answer]:
+        found = []
+        for to, data in messages:
+            for i in range(agents) if to is None else (to,):
+                start = perf_counter()
+                replies = deliver(i, data)
+                found.append((i, replies, perf_counter() - start))
+        return found
+
+    return answers
+
+
+def pump(
+    aggregator: Aggregator,
+    agents: int,
+    deliver: Deliver,
+    *,
+    hear: Callable[[int, bytes], bytes] = lambda _, reply: reply,
+    after: Callable[[], Sequence[Outgoing] | None] = lambda: None,
+    progress: Progress | None = None,
+) -> Traffic:
+    """Carry messages between the aggregator and so many agents until nobody has anything to say. Agents that say
+    nothing to the announcement are out.
+
+    deliver: hands messages over and gives the answers; hear: what the aggregator gets of an answer; after: what goes
+    on in place of what waits, if anything.
+    """
+    traffic = Traffic([0] * agents, [0] * agents, [0] * agents, [0.0] * agents)
     began = perf_counter()
     inbox = deque(aggregator.start())
     while inbox:
-        to, data = inbox.popleft()
-        replies: list[tuple[int, bytes]] = []
-        for i in range(n) if to is None else (to,):
-            if tap is not None:
-                tap("aggregator", agents[i].name, data)
-            start = perf_counter()
-            answers = received(agents[i], data)
-            traffic.seconds[i] += perf_counter() - start
-            traffic.bytes_down[i] += len(data)
-            replies += [(i, answer) for answer in answers]
-        gathering = aggregator.state is AggregatorState.GATHERING
-        for i, answer in replies:
-            traffic.messages_up[i] += 1
-            traffic.bytes_up[i] += len(answer)
-            if tap is not None:
-                tap(agents[i].name, "aggregator", answer)
-            start = perf_counter()
-            inbox += received(aggregator, i, answer)
-            traffic.seconds_aggregator += perf_counter() - start
-        if progress is not None and replies:
+        messages = _next(inbox)
+        for to, data in messages:
+            for i in range(agents) if to is None else (to,):
+                traffic.bytes_down[i] += len(data)
+        keys_made = aggregator.state is AggregatorState.RUNNING and traffic.setup_seconds == 0.0
+        for i, replies, spent in deliver(messages):
+            traffic.seconds[i] += spent
+            for reply in replies:
+                traffic.messages_up[i] += 1
+                traffic.bytes_up[i] += len(reply)
+                start = perf_counter()
+                inbox += received(aggregator, i, hear(i, reply))
+                traffic.seconds_aggregator += perf_counter() - start
+        if keys_made:
+            traffic.setup_seconds, traffic.seconds = perf_counter() - began, [0.0] * agents
+        if not inbox and aggregator.state is AggregatorState.GATHERING:
+            inbox += aggregator.close()
+        if (instead := after()) is not None:
+            inbox = deque(instead)
+        if progress is not None:
             progress(f"message {traffic.messages_up[-1]} of every agent")
-        if not gathering and traffic.setup_seconds == 0.0:
-            traffic.setup_seconds = perf_counter() - began
-            setup_agents = list(traffic.seconds)
-            traffic.seconds = [0.0 for _ in setup_agents]
     traffic.total_seconds = perf_counter() - began
+    return traffic
+
+
+def _next(inbox: deque[Outgoing]) -> list[Outgoing]:
+    """The next message to everybody, or all that come before it."""
+    messages = [inbox.popleft()]
+    while messages[0].to is not None and inbox and inbox[0].to is not None:
+        messages.append(inbox.popleft())
+    return messages
+
+
+def check_done(aggregator: Aggregator) -> None:
     if aggregator.state is not AggregatorState.DONE:
         raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
-    return traffic
 
 
 def received(party: Any, *message: Any) -> Any:

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import resource
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from multiprocessing.connection import Connection, wait
@@ -21,12 +20,12 @@ import msgspec
 
 from atdm.errors import RunAborted
 from atdm.protocol.agent import Agent
-from atdm.protocol.aggregator import Aggregator, AggregatorState
+from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.desk import Outgoing
-from atdm.transport.local import Progress, Traffic, received
+from atdm.transport.local import Answer, Progress, Traffic, check_done, pump, received
 
 Packet = list[tuple[int, bytes]]  # receivers and their messages; an empty one is the last
-Answers = list[tuple[int, list[bytes], float]]  # agents, their answers and the seconds they took
+Answers = list[Answer]
 _encoder = msgspec.msgpack.Encoder()
 _packets, _answers = msgspec.msgpack.Decoder(Packet), msgspec.msgpack.Decoder(Answers)
 _EVERYBODY = -1  # instead of a receiver
@@ -50,7 +49,7 @@ def run(
         pipes.append(here)
     try:
         with Memory([worker.pid or 0 for worker in workers]) as memory:
-            traffic = _carry(aggregator, pipes, shares, n, progress)
+            traffic = pump(aggregator, n, lambda messages: _asked(messages, pipes, shares), progress=progress)
         for pipe in pipes:
             pipe.send_bytes(_encoder.encode([]))
     except EOFError:
@@ -61,8 +60,7 @@ def run(
         for worker in workers:
             worker.join(timeout=5)
             worker.kill()
-    if aggregator.state is not AggregatorState.DONE:
-        raise RunAborted(aggregator.reasons[0] if aggregator.reasons else "the run stopped without a result")
+    check_done(aggregator)
     return traffic, memory.peak
 
 
@@ -139,17 +137,17 @@ def _batches(packet: Packet) -> list[Packet]:
     return [packet[first : first + BATCH] for first in range(0, len(packet), BATCH)]
 
 
-def _as_they_come(waiting: dict[Connection, int]) -> Iterator[Answers]:
+def _as_they_come(waiting: dict[Connection, int]) -> Iterator[Answer]:
     """Answers of as many agents as each pipe has to give."""
     while waiting:
         for pipe in wait(list(waiting)):
             answers = _answers.decode(cast(Connection, pipe).recv_bytes())
             waiting[cast(Connection, pipe)] -= len(answers)
-            yield answers
+            yield from answers
         waiting = {pipe: left for pipe, left in waiting.items() if left}
 
 
-def _asked(messages: Sequence[Outgoing], pipes: Sequence[Connection], shares: Sequence[range]) -> Iterator[Answers]:
+def _asked(messages: Sequence[Outgoing], pipes: Sequence[Connection], shares: Sequence[range]) -> Iterator[Answer]:
     """Send one message to everybody, or each of several to its receiver, all processes at work; give their answers."""
     if messages[0].to is None:
         for pipe in pipes:
@@ -162,40 +160,3 @@ def _asked(messages: Sequence[Outgoing], pipes: Sequence[Connection], shares: Se
         for pipe, packet in asked.items():
             pipe.send_bytes(_encoder.encode(packet))
         yield from _as_they_come({pipe: len(packet) for pipe, packet in asked.items()})
-
-
-def _next(inbox: deque[Outgoing]) -> list[Outgoing]:
-    """The next message to everybody, or all that come before it."""
-    messages = [inbox.popleft()]
-    while messages[0].to is not None and inbox and inbox[0].to is not None:
-        messages.append(inbox.popleft())
-    return messages
-
-
-def _carry(
-    aggregator: Aggregator, pipes: list[Connection], shares: list[range], agents: int, progress: Progress | None
-) -> Traffic:
-    traffic = Traffic([0] * agents, [0] * agents, [0] * agents, [0.0] * agents)
-    began = perf_counter()
-    inbox = deque(aggregator.start())
-    while inbox:
-        messages = _next(inbox)
-        for to, data in messages:
-            for i in range(agents) if to is None else (to,):
-                traffic.bytes_down[i] += len(data)
-        keys_made = aggregator.state is AggregatorState.RUNNING and traffic.setup_seconds == 0.0
-        for answers in _asked(messages, pipes, shares):
-            for i, replies, spent in answers:
-                traffic.seconds[i] += spent
-                for reply in replies:
-                    traffic.messages_up[i] += 1
-                    traffic.bytes_up[i] += len(reply)
-                    start = perf_counter()
-                    inbox += received(aggregator, i, reply)
-                    traffic.seconds_aggregator += perf_counter() - start
-        if keys_made:
-            traffic.setup_seconds, traffic.seconds = perf_counter() - began, [0.0] * agents
-        if progress is not None:
-            progress(f"message {traffic.messages_up[-1]} of every agent")
-    traffic.total_seconds = perf_counter() - began
-    return traffic

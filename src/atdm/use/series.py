@@ -11,7 +11,8 @@ import pandas as pd
 from atdm.data import columns
 from atdm.data.clock import spell, stamp, zone
 from atdm.data.files import read_table
-from atdm.data.tables import Format, read_weather
+from atdm.data.format import Format
+from atdm.data.tables import read_weather
 from atdm.errors import DataError, UsageError
 from atdm.model.fitted import Model
 from atdm.types import FloatArray

@@ -1,7 +1,6 @@
 """A run whose aggregator the adversary plays: real agents, real bytes, and a hand on every message to them."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,7 +13,7 @@ from atdm.data import Cluster
 from atdm.errors import RunAborted
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.lab.attacks.view import Colluder, Public, View
-from atdm.protocol.aggregator import Aggregator, AggregatorState
+from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import Choose
@@ -29,7 +28,7 @@ from atdm.protocol.readings import dithered, positions, public_inputs
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes
 from atdm.run import enrol, weather_of
-from atdm.transport.local import received
+from atdm.transport.local import one_by_one, pump, received
 from atdm.types import FloatArray, IntArray
 
 Alter = Callable[[int, ToAgent], Message | None]  # place of the receiver, message → what is delivered instead
@@ -71,20 +70,22 @@ class Stage:
             plan=plan, roster=roster, weather=weather, attempt=self.attempts, keep=True, choose=choose
         )
         self.attempts += 1
-        inbox = deque(aggregator.start())
-        while inbox:
-            to, data = inbox.popleft()
-            replies: list[tuple[int, bytes]] = []
-            for place in range(len(roster)) if to is None else (to,):
-                replies += [(place, reply) for reply in self._deliver(place, data, alter)]
-            for place, reply in replies:
-                forged = watch(place, decode_to_aggregator(reply, len(reply))) if watch is not None else None
-                inbox += received(aggregator, place, reply if forged is None else encode(forged))
-            if not inbox and aggregator.state is AggregatorState.GATHERING:
-                inbox += aggregator.close()
-            if until is not None and aggregator.run is not None and until(aggregator):
-                inbox = deque([Outgoing(None, encode(Abort(run=aggregator.run.id, reason="false")))])
-                until = None
+
+        def hear(place: int, reply: bytes) -> bytes:
+            forged = watch(place, decode_to_aggregator(reply, len(reply))) if watch is not None else None
+            return reply if forged is None else encode(forged)
+
+        deliver = one_by_one(len(roster), lambda place, data: self._deliver(place, data, alter))
+        enough = False
+
+        def after() -> list[Outgoing] | None:
+            nonlocal enough
+            if enough or until is None or aggregator.run is None or not until(aggregator):
+                return None
+            enough = True
+            return [Outgoing(None, encode(Abort(run=aggregator.run.id, reason="false")))]
+
+        pump(aggregator, len(roster), deliver, hear=hear, after=after)
         return aggregator
 
     def _deliver(self, place: int, data: bytes, alter: Alter | None) -> list[bytes]:

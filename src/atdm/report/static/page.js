@@ -15,6 +15,17 @@
     return ticks;
   };
 
+  const powerLabel = (factor, power) => (power >= -3 && power <= 4
+    ? (factor * 10 ** power).toFixed(Math.max(0, -power)) : `${factor}e${power}`.replace("-", "−"));
+
+  const logTicks = (low, high) => { // low and high are log10
+    if (high - low < 1) return numberTicks(10 ** low, 10 ** high).map(([v, text]) => [Math.log10(v), text]);
+    const step = Math.ceil((high - low) / MOST_NUMBERS), ticks = [];
+    for (let k = Math.floor(low / step) * step; k <= Math.floor(high); k += step)
+      for (const m of high - low < 3 ? [1, 2, 5] : [1]) ticks.push([k + Math.log10(m), powerLabel(m, k)]);
+    return ticks.filter(([at]) => at >= low && at <= high);
+  };
+
   const timeLabel = (seconds) => {
     const date = new Date(seconds * 1000);
     return seconds % DAY ? date.toISOString().slice(11, 16)
@@ -29,6 +40,10 @@
       ticks.push([k * step, axis === "time" ? timeLabel(k * step) : String(k * step)]);
     return ticks;
   };
+
+  const ticksOf = (low, high, axis) => (axis === "number" ? numberTicks(low, high)
+    : axis === "log" ? logTicks(low, high) : hourTicks(low, high, axis));
+  const placed = (values, axis) => (axis === "log" ? values.map((v) => (v > 0 ? Math.log10(v) : null)) : values);
 
   const stamp = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC";
 
@@ -57,7 +72,8 @@
     const data = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
     const find = (selector) => figure.querySelector(selector);
     const plot = find(".plot"), svg = find("svg"), tip = find(".tip"), pick = find(".pick");
-    const xs = data.x.values, [xmin, xmax] = meta.x, [ymin, ymax] = meta.y;
+    const xs = placed(data.x.values, meta.axis), [xmin, xmax] = meta.x, [ymin, ymax] = meta.y;
+    const drawn = data.columns.filter((c) => c.drawn).map((c) => placed(c.values, meta.y_axis));
     const toX = (x) => ((x - xmin) / (xmax - xmin)) * WIDE, toY = (y) => ((ymax - y) / (ymax - ymin)) * HIGH;
     let view = [xmin, xmax], shown = [ymin, ymax], at = null, drag = null;
 
@@ -67,9 +83,9 @@
       let low = Infinity, high = -Infinity;
       xs.forEach((x, i) => {
         if (x < view[0] || x > view[1]) return;
-        for (const c of data.columns) if (c.drawn && c.values[i] !== null) {
-          low = Math.min(low, c.values[i]);
-          high = Math.max(high, c.values[i]);
+        for (const values of drawn) if (values[i] !== null) {
+          low = Math.min(low, values[i]);
+          high = Math.max(high, values[i]);
         }
       });
       if (!(high > low)) return [ymin, ymax];
@@ -89,8 +105,8 @@
     const draw = () => {
       const [x0, x1] = view, [y0, y1] = (shown = visible());
       svg.setAttribute("viewBox", `${toX(x0)} ${toY(y1)} ${toX(x1) - toX(x0)} ${toY(y0) - toY(y1)}`);
-      const yTicks = numberTicks(y0, y1);
-      let xTicks = meta.axis === "number" ? numberTicks(x0, x1) : hourTicks(x0, x1, meta.axis);
+      const yTicks = ticksOf(y0, y1, meta.y_axis);
+      let xTicks = ticksOf(x0, x1, meta.axis);
       if (plot.clientWidth < NARROW && xTicks.length > 5) xTicks = xTicks.filter((_, i) => i % 2 === 0);
       find(".grid").setAttribute("d", yTicks.map(([v]) => `M0 ${toY(v)}h${WIDE}`).join(""));
       find(".y").replaceChildren(...labelled(yTicks, ["top", (v) => (y1 - v) / (y1 - y0)]));
@@ -122,7 +138,7 @@
       if (x < view[0] || x > view[1]) zoomTo(x - (view[1] - view[0]) / 2, x + (view[1] - view[0]) / 2);
       find(".cursor").setAttribute("d", `M${toX(x)} ${-HIGH}v${3 * HIGH}`);
       const title = document.createElement("b");
-      title.textContent = data.labels[at] ?? (meta.axis === "time" ? stamp(x) : `${data.x.name}: ${x}`);
+      title.textContent = data.labels[at] ?? (meta.axis === "time" ? stamp(x) : `${data.x.name}: ${data.x.values[at]}`);
       const lines = data.columns.filter((c) => c.values[at] !== null).map((c) => {
         const line = document.createElement("div"), value = document.createElement("span");
         value.textContent = String(c.values[at]).replace("-", "−");

@@ -1,0 +1,24 @@
+"""What every command prints with."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
+out = Console(width=None if sys.stdout.isatty() else WIDE)
+
+
+def dumped(content: dict[str, Any]) -> str:
+    from atdm.run import without_nan  # with pandas, which an agent that waits does without
+
+    return json.dumps(without_nan(content), indent=2, allow_nan=False, default=str)
+
+
+def show(content: dict[str, Any]) -> None:
+    print(dumped(content))
+
+
+def log_line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

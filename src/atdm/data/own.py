@@ -1,0 +1,118 @@
+"""One home's readings, judged by the rules every table is judged by, without pandas: what a deployed agent works on.
+
+Rule 1: the verdict and its words are those of the strict reader on the same file (rules.py, tables.py).
+Rule 2: up to the end of the weather a row needs weather; later rows are for observations, and need none.
+Rule 3: the home's own gaps of up to `longest` are filled, linearly, and counted (gaps.py); nothing else is.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from atdm.data import gaps, limits
+from atdm.data.gaps import Filled
+from atdm.data.seconds import commonest_step, spell, stamp
+from atdm.data.sources.source import Rows
+from atdm.data.sources.table import HOME, Sky, Table
+from atdm.errors import DataError
+from atdm.types import FloatArray, IntArray
+
+DAY = 86400  # [s]
+
+
+def own_readings(rows: Rows, source: object, sky: Sky, longest_seconds: int) -> Filled:
+    """Readings of complete rows, own gaps filled; or the first fault."""
+    name = str(getattr(source, "name", source))
+    words = HOME[2:] if isinstance(source, Table) else ("temperature", "load")
+    whose = f" of agent {rows.agent!r}" if rows.agent is not None else ""
+    for fault in faults(rows, sky, name, (f"{name}: {words[0]}{whose}", f"{name}: {words[1]}{whose}")):
+        raise DataError(fault)
+    complete = sky.time[~(np.isnan(sky.outdoor) | np.isnan(sky.solar))]
+    usable = np.isin(rows.time, complete) | (rows.time > sky.time[-1])
+    time, temperature, load = rows.time[usable], rows.temperature[usable], rows.load[usable]
+    step = commonest_step(rows.time)
+    if step is None:
+        raise DataError(f"{name}: has one time stamp: give at least some days of readings")
+    return gaps.fill(time, temperature, load, step, longest_seconds)
+
+
+def faults(rows: Rows, sky: Sky, name: str, where: tuple[str, str]) -> Iterator[str]:
+    """Every reason not to use one home's rows with this weather."""
+    step = commonest_step(rows.time)
+    if step is None:
+        yield f"{name}: no agent has two time stamps: give at least some days of readings"
+        return
+    lengths = np.diff(rows.time)
+    uneven = np.flatnonzero(lengths % step)
+    if len(uneven):
+        row = int(uneven[0])
+        whose = f"agent {rows.agent!r} has" if rows.agent is not None else "has"
+        yield (
+            f"{name}: {whose} an irregular step: {stamp(int(rows.time[row + 1]))} follows "
+            f"{stamp(int(rows.time[row]))}, no multiple of {spell(step)}: resample to a regular step first"
+        )
+    yield from _temperature_faults(rows.temperature, rows.time, where[0], limits.INDOOR_C)
+    yield from _load_faults(rows, where[1])
+    yield from weather_faults(sky)
+    yield from _coverage_faults(rows.time[rows.time <= sky.time[-1]], sky, step, name)
+
+
+def weather_faults(sky: Sky) -> Iterator[str]:
+    """Every reason not to use a weather table."""
+    yield from _temperature_faults(sky.outdoor, sky.time, f"{sky.source}: outdoor_temp_c", limits.OUTDOOR_C)
+    where, peak = f"{sky.source}: solar_w_m2", float(np.max(sky.solar[~np.isnan(sky.solar)], initial=-np.inf))
+    if 0.0 < peak < limits.DARK_PEAK and sky.time[-1] - sky.time[0] >= DAY:
+        yield f"{where} peaks at {peak:.3g}, looks like kW/m², not W/m²: multiply by 1000"
+    yield from _outside(sky.solar, sky.time, where, limits.SOLAR_W_M2, "W/m²")
+
+
+def _temperature_faults(values: FloatArray, time: IntArray, where: str, bounds: tuple[float, float]) -> Iterator[str]:
+    known = values[~np.isnan(values)]
+    median = float(np.median(known)) if len(known) else np.nan
+    for low, high, unit, conversion in limits.OTHER_TEMPERATURES:
+        if low <= median <= high:
+            yield f"{where} has median {median:.1f}, looks like {unit}, not °C: {conversion}"
+            return
+    high = float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0
+    if max(bounds) < high < 10 * max(bounds) and not (known % 1).any():
+        yield f"{where} has whole numbers beyond {max(bounds):g}, looks like 0.1°C, not °C: divide by 10"
+        return
+    yield from _outside(values, time, where, bounds, "°C")
+
+
+def _load_faults(rows: Rows, where: str) -> Iterator[str]:
+    size = np.abs(rows.load[~np.isnan(rows.load)])
+    size = size[size > 0]
+    peak = float(np.quantile(size, 0.99, method="lower")) if len(size) else 0.0
+    if peak > limits.WATT_PEAK:
+        yield (
+            f"{where} peaks at {peak:.0f}, looks like W, not kW: divide by 1000 (an agent that large in kW: give its "
+            "zones as agents)"
+        )
+        return
+    yield from _outside(rows.load, rows.time, where, limits.LOAD_KW, "kW")
+
+
+def _outside(values: FloatArray, time: IntArray, where: str, bounds: tuple[float, float], unit: str) -> Iterator[str]:
+    low, high = bounds
+    beyond = np.flatnonzero((values < low) | (values > high))
+    if len(beyond):
+        first = int(beyond[0])
+        yield (
+            f"{where} is {values[first]:g} at {stamp(int(time[first]))}, outside {low:g} to {high:g} {unit}: "
+            "check the unit; if it is a sensor's error code, leave the cell empty"
+        )
+
+
+def _coverage_faults(time: IntArray, sky: Sky, step: int, name: str) -> Iterator[str]:
+    missing = time[~np.isin(time, sky.time)]
+    if len(missing):
+        first = ", ".join(stamp(int(t)) for t in missing[:3])
+        text = f"{sky.source}: no weather for {len(missing)} of {len(time)} stamps of {name}, first {first}"
+        yield f"{text}: extend the weather, or cut the zones"
+        return
+    if not len(time):
+        return
+    own = commonest_step(sky.time[(sky.time >= time[0]) & (sky.time <= time[-1])])
+    if own is not None and own != step:
+        yield f"{sky.source}: has a {spell(own)} step, {name} one of {spell(step)}: average it to that step"

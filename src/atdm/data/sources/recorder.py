@@ -1,0 +1,182 @@
+"""What Home Assistant's recorder kept of an entity: its states, and statistics of them.
+
+Two ways to the same thing: the recorder's database, and the websocket API of a running server (websocket.py). Facts
+about the tables (schema 42 of 2024.3 to 53 of 2026.10):
+- a state holds from `last_updated_ts` (seconds since 1970 UTC) on; `last_changed_ts` is NULL where it is the same;
+- 5-minute statistics are kept for ten days unless told otherwise, as states are; hourly ones for ever;
+- `mean` is time-weighted; `sum` of an energy counter, resets taken out, is that at the END of the row's period;
+- times at which the server was off are those between `recorder_runs`. A run that crashed has its end written at the
+  next start, so the last state before that is its end.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from atdm.data.sources.database import Database
+from atdm.errors import DataError
+from atdm.types import FloatArray
+
+OLDEST_SCHEMA = 42  # of the recorder's tables: Home Assistant 2024.3
+PERIODS = {"statistics_short_term": 300, "statistics": 3600}  # s that a row of each table covers
+
+Run = tuple[float, float]  # from when to when the recorder ran  [s]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class States:
+    """What an entity was, by time."""
+
+    time: FloatArray  # seconds since 1970 UTC
+    state: Sequence[str | None]
+    attributes: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Statistics:
+    """What the recorder computed of an entity, by the start of each period; `unit` is that of all of them."""
+
+    start: FloatArray  # seconds since 1970 UTC
+    mean: FloatArray  # NaN where there is none
+    sum: FloatArray  # at the end of the period; NaN where there is none
+    unit: str | None
+
+
+class Recorder(ABC):
+    """Where to ask about entities."""
+
+    name: str
+
+    @abstractmethod
+    def states(self, entity: str, since: float) -> States:
+        """From a time on."""
+
+    @abstractmethod
+    def statistics(self, entity: str, table: str, since: float) -> Statistics:
+        """From a time on, of one of the tables of PERIODS."""
+
+    @abstractmethod
+    def runs(self) -> list[Run]:
+        """When the recorder was running, in order; the last run ends where nothing was written after."""
+
+    @abstractmethod
+    def temperature_unit(self) -> str | None:
+        """Of thermostats, whose states name none; None where the recorder cannot know."""
+
+    @abstractmethod
+    def entities(self) -> list[str]:
+        """Every entity it knows, for people who look for theirs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what a question opened."""
+
+
+class RecorderDatabase(Recorder):
+    """The recorder's own database: SQLite, MariaDB or PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.name = database, database.name
+        self._checked = False
+
+    def states(self, entity: str, since: float) -> States:
+        rows = self._query(
+            "SELECT s.last_updated_ts, s.state, s.attributes_id FROM states s "
+            "JOIN states_meta m ON s.metadata_id = m.metadata_id "
+            "WHERE m.entity_id = :entity AND s.last_updated_ts >= :since ORDER BY s.last_updated_ts, s.state_id",
+            entity=entity, since=since,
+        )  # fmt: skip
+        found = self._query(
+            "SELECT a.attributes_id, a.shared_attrs FROM state_attributes a WHERE a.attributes_id IN "
+            "(SELECT s.attributes_id FROM states s JOIN states_meta m ON s.metadata_id = m.metadata_id "
+            "WHERE m.entity_id = :entity AND s.last_updated_ts >= :since)",
+            entity=entity, since=since,
+        )  # fmt: skip
+        shared = {key: _attributes(text) for key, text in found}
+        return States(
+            np.array([row[0] for row in rows], dtype=np.float64),
+            [row[1] for row in rows],
+            [shared.get(row[2], {}) for row in rows],
+        )
+
+    def statistics(self, entity: str, table: str, since: float) -> Statistics:
+        units = self._query("SELECT m.unit_of_measurement FROM statistics_meta m WHERE m.statistic_id = :entity",
+                            entity=entity)  # fmt: skip
+        rows = self._query(
+            f"SELECT t.start_ts, t.mean, t.sum FROM {table} t JOIN statistics_meta m ON t.metadata_id = m.id "
+            "WHERE m.statistic_id = :entity AND t.start_ts >= :since ORDER BY t.start_ts",
+            entity=entity, since=since,
+        )  # fmt: skip
+        values = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), 3)  # NULL becomes NaN
+        return Statistics(values[:, 0], values[:, 1], values[:, 2], units[0][0] if units else None)
+
+    def runs(self) -> list[Run]:
+        newest = self._query("SELECT MAX(s.last_updated_ts) FROM states s")[0][0]
+        rows = self._query("SELECT r.start, r.end, r.closed_incorrect FROM recorder_runs r ORDER BY r.start")
+        found: list[Run] = []
+        for number, (start, end, crashed) in enumerate(rows):
+            begun = _seconds(start)
+            if end is None and number == len(rows) - 1:
+                until = newest
+            elif end is None or crashed:
+                following = _seconds(rows[number + 1][0]) if number + 1 < len(rows) else np.inf
+                query = "SELECT MAX(s.last_updated_ts) FROM states s WHERE s.last_updated_ts < :next"
+                until = self._query(query, next=min(following, 1e12))[0][0]
+            else:
+                until = _seconds(end)
+            if until is not None and until > begun:
+                found.append((begun, float(until)))
+        return found
+
+    def temperature_unit(self) -> str | None:
+        return None
+
+    def entities(self) -> list[str]:
+        known = self._query("SELECT m.entity_id FROM states_meta m")
+        known += self._query("SELECT m.statistic_id FROM statistics_meta m")
+        return sorted({str(row[0]) for row in known if row[0]})
+
+    def close(self) -> None:
+        """Nothing stays open: each query has a connection of its own."""
+
+    def _query(self, text: str, **values: Any) -> list[Sequence[Any]]:
+        if not self._checked:
+            self._check_schema()
+            self._checked = True
+        return self.database.query(text, **values)[1]
+
+    def _check_schema(self) -> None:
+        try:
+            _, rows = self.database.query("SELECT MAX(c.schema_version) FROM schema_changes c")
+        except DataError as error:
+            if "schema_changes" not in str(error):
+                raise
+            rows = []
+        if not rows or rows[0][0] is None:
+            raise DataError(
+                f"{self.name}: is no recorder database of Home Assistant: give home-assistant_v2.db, or its URL"
+            )
+        if int(rows[0][0]) < OLDEST_SCHEMA:
+            raise DataError(
+                f"{self.name}: has schema {rows[0][0]}, of a Home Assistant before 2024.3: update Home Assistant, "
+                "and let it start once"
+            )
+
+
+def _attributes(text: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seconds(moment: Any) -> float:
+    """A DATETIME of any of the databases, which is UTC."""
+    when = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
+    return (when.replace(tzinfo=UTC) if when.tzinfo is None else when).timestamp()

@@ -1,0 +1,89 @@
+"""An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
+
+Rule 1: what is wrong with readings is for the agent's own log: it may quote one. Others hear a fixed text.
+Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from atdm.data.format import Format
+from atdm.data.own import own_readings, weather_faults
+from atdm.data.seconds import length, stamp
+from atdm.data.sources.source import Rows, Source
+from atdm.data.sources.table import Sky, Table, read_sky
+from atdm.errors import DataError, UsageError
+from atdm.protocol.readings import Readings, Weather, weather_of_table
+
+BACK = 72 * 3600  # s before the newest row that are asked for again: late readings, as `atdm observe --back` has it
+
+
+class OwnReadings:
+    """One agent's readings. Its source is asked when it is read, and answers with what it has then."""
+
+    def __init__(self, source: Source, weather: Path, name: str, declared: Format) -> None:
+        self.source, self.weather, self.name, self.declared = source, weather, name, declared
+        self._rows: Rows | None = None
+
+    def read(self) -> Readings:
+        """What there is now, judged and filled; those before the weather begins serve nobody."""
+        sky = read_sky(self.weather, self.declared)
+        rows = self._since(sky)
+        if rows.agent is not None and rows.agent != self.name:
+            raise DataError(
+                f"{self.source.name}: holds readings of {rows.agent}; this identity is {self.name}'s: give its own"
+            )
+        if not len(rows):
+            said = "; ".join(rows.notes)
+            raise DataError(
+                f"{self.source.name}: has no readings since {stamp(int(sky.time[0]))}, where the weather begins"
+                f"{f' ({said})' if said else ''}: check that it has some of that time"
+            )
+        own = own_readings(rows, self.source, sky, length(self.declared.fill, zero=True))
+        self._rows = rows
+        return Readings(own.time, own.temperature, own.load, own.filled)
+
+    def read_again(self, say: Callable[[str], None]) -> Readings:
+        """What there is now, for a run that asks for later rows."""
+        try:
+            return self.read()
+        except (DataError, UsageError) as error:
+            say(f"{self.name}: {error}")
+            raise DataError("its readings cannot be read at present: see this agent's own log") from None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the readings, in words."""
+        return () if self._rows is None else self._rows.notes
+
+    def _since(self, sky: Sky) -> Rows:
+        first = int(sky.time[0]) - 1
+        known = None if isinstance(self.source, Table) else self._rows  # a file is read whole in any case
+        if known is None or known.time[-1] - BACK <= first:
+            return self.source.rows(first)
+        since = int(known.time[-1]) - BACK
+        return _joined(known.after(first), self.source.rows(since), since)
+
+
+def _joined(known: Rows, now: Rows, since: int) -> Rows:
+    """Rows up to a stamp as they were read, and what a source says now of the time after it."""
+    kept = slice(0, int(np.searchsorted(known.time, since, side="right")))
+    columns = ((known.time, now.time), (known.temperature, now.temperature), (known.load, now.load))
+    time, temperature, load = (np.concatenate([old[kept], new]) for old, new in columns)
+    return Rows(time, temperature, load, now.notes, now.agent)
+
+
+def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
+    """The readings in one agent's own file, under the rules every file is read by."""
+    return OwnReadings(Table(data, agent=name, declared=declared), weather, name, declared).read()
+
+
+def weather_from(path: Path, declared: Format | None = None) -> Weather:
+    """All complete rows of a weather file; its hash is in the plan, so every party must hold the same rows."""
+    sky = read_sky(path, Format() if declared is None else declared)
+    for fault in weather_faults(sky):
+        raise DataError(fault)
+    rows = ~(np.isnan(sky.outdoor) | np.isnan(sky.solar))
+    return weather_of_table(sky.time[rows], sky.outdoor[rows], sky.solar[rows])

@@ -1,0 +1,133 @@
+"""Agents whose readings are in databases give the model of agents whose readings are in files."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import atdm
+from atdm.data.format import Format
+from atdm.data.sources import open_source
+from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
+from atdm.deploy.own import BACK, OwnReadings
+from atdm.deploy.rehearse import in_process, plan_of, set_up
+from atdm.errors import DataError
+from atdm.protocol.options import fit_options
+from atdm.protocol.rules import Rules
+from tests.clusters import tiny
+from tests.data.recorded import TEMPERATURE, Recorded
+from tests.deploy.homes import HEAT, NOMINAL, ROOM, ROUNDING_K, export
+from tests.deploy.theatre import Theatre, write_weather
+
+HOMES, DAYS = 12, 20
+LOAD_KW = NOMINAL / 3600 / 2  # by how much a burner's whole seconds are off at most: the coarsest rounding  [kW]
+OPTIONS = fit_options(weights="equal", order=2)
+
+
+class Recorded12(Theatre):
+    """Homes under the rules of a deployment, no dither, each with its own kind of database."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster, self.rules = tiny(3, agents=HOMES, rows=24 * DAYS, step="1h"), replace(Rules(), dither=0.0)
+        weather = write_weather(self.cluster, folder / "weather.parquet")
+        self.stage = set_up(folder, self.cluster, weather, Format(), self.rules)
+        self.plan = plan_of(self.stage, self.cluster, OPTIONS, self.rules)
+        self.sources = export(self.cluster, folder / "homes")
+
+    def seat(self, name: str, rules: Rules | None = None) -> RunningAgent:
+        files = AgentFiles(identity=self.stage.identity(name), data=open_source(*self.sources[name]))
+        return prepare_agent(files, self.stage.roster, self.stage.weather, self.rules)
+
+
+@pytest.fixture(scope="module")
+def theatre(tmp_path_factory):
+    return Recorded12(tmp_path_factory.mktemp("homes"))
+
+
+def test_homes_recorded_by_home_assistant_give_the_model_of_their_files(theatre):
+    """Over NATS; equal to the accuracy of the rounding in the databases."""
+    read = {}
+
+    async def play():
+        async with theatre.agents(server.url) as seats:
+            read.update({name: seat.agent.own.readings for name, seat in seats.items()})
+            return await theatre.aggregate(server.url)
+
+    with theatre.stage.server() as server:
+        deployed = asyncio.run(play())
+
+    cluster = theatre.cluster
+    for name, readings in read.items():
+        np.testing.assert_array_equal(readings.time, cluster.time.asi8 // 10**9)
+        assert not readings.filled.any()
+        np.testing.assert_allclose(readings.temperature, cluster.temperature[name], rtol=0, atol=1.01 * ROUNDING_K)
+        np.testing.assert_allclose(readings.load, cluster.load[name], rtol=0, atol=1.01 * LOAD_KW)
+
+    from_files = in_process(theatre.stage, theatre.plan).fit
+    assert deployed.fit.out == {} and deployed.fit.agents == HOMES
+    for series, expected, rounding in (
+        (deployed.fit.state, from_files.state, ROUNDING_K), (deployed.fit.load, from_files.load, HOMES * LOAD_KW)
+    ):  # fmt: skip
+        np.testing.assert_allclose(series, expected, rtol=0, atol=rounding)
+    # the same rounding in a table: what is left is the ring's
+    frames = [pd.DataFrame({n: getattr(read[n], kind) for n in cluster.agents}, index=cluster.time)
+              for kind in ("temperature", "load")]  # fmt: skip
+    rounded = atdm.Cluster.from_frames(*frames, cluster.outdoor, cluster.solar)
+    same = atdm.fit(rounded, weights="equal", dither=0.0)
+    for kind in ("alpha", "beta", "gamma", "theta", "occupancy"):
+        found, files, table = (np.asarray(getattr(fit.model, kind)) for fit in (deployed.fit, from_files, same))
+        np.testing.assert_allclose(found, table, rtol=0, atol=1e-6 * np.abs(table).max())
+        np.testing.assert_allclose(found, files, rtol=0, atol=2e-3 * np.abs(files).max())
+    r2 = [fit.metrics["test"]["free_run"]["r2"] for fit in (deployed.fit, from_files)]
+    assert abs(r2[0] - r2[1]) < 1e-4
+
+
+def weather_of(cluster, folder: Path) -> Path:
+    return write_weather(cluster, folder / "weather.parquet")
+
+
+def test_an_agent_reads_on_in_a_database_that_grows(tmp_path):
+    cluster = tiny(1, agents=1, rows=24 * 8, step="1h")
+    name, time = cluster.agents[0], cluster.time.asi8 // 10**9
+    values = cluster.temperature[name].to_numpy()
+    made = Recorded(tmp_path / "home.db")
+    made.run(float(time[0]))
+    watts = {"state_class": "measurement", "unit_of_measurement": "W"}
+    made.states(HEAT, [time[0] - 1], [500], watts)
+    asked: list[int | None] = []
+
+    def write(rows: slice) -> None:
+        made.states(ROOM, time[rows], values[rows], {**TEMPERATURE, "unit_of_measurement": "°C"})
+        made.states(HEAT, [time[rows][-1] + 3599], [500], watts)
+        made.states("sun.sun", [time[rows][-1] + 3601], ["up"], {})
+
+    source = open_source(f"homeassistant:{tmp_path / 'home.db'}", {"temperature": ROOM, "heat": HEAT, "step": "1h",
+                                                                   "hold": "240h"})  # fmt: skip
+    rows = source.rows
+    source.rows = lambda since=None: asked.append(since) or rows(since)
+    own = OwnReadings(source, weather_of(cluster, tmp_path), name, Format())
+    write(slice(0, 24 * 6))
+    assert len(own.read().time) == 24 * 6
+    write(slice(24 * 6, 24 * 7))
+    again = own.read()
+    np.testing.assert_array_equal(again.time, time[: 24 * 7])
+    np.testing.assert_allclose(again.temperature, values[: 24 * 7])
+    assert asked == [time[0] - 1, time[24 * 6 - 1] - BACK]  # all, then the last days again
+
+
+def test_what_is_wrong_with_a_source_is_for_the_agents_own_log(tmp_path):
+    cluster = tiny(1, agents=1, rows=48, step="1h")
+    source = open_source(f"homeassistant:{tmp_path / 'home.db'}", {"temperature": ROOM, "heat": HEAT})
+    own = OwnReadings(source, weather_of(cluster, tmp_path), "zone00", Format())
+    said: list[str] = []
+    with pytest.raises(DataError, match="^its readings cannot be read at present: see this agent's own log$"):
+        own.read_again(said.append)
+    assert "no such file" in said[0]
+    made = Recorded(tmp_path / "home.db")
+    for entity, unit in ((ROOM, "°C"), (HEAT, "W")):
+        made.states(entity, [1000.0], [20], {"unit_of_measurement": unit})
+    with pytest.raises(DataError, match="has no readings since 2024-01-01T00:00:00Z, where the weather begins"):
+        own.read()
