@@ -44,7 +44,12 @@ FILES = {  # command → the file it is in, and how its help begins
 
 def load(name: str) -> Any:
     """The command with its options, from its file."""
-    group: Any = get_group(import_module(f"atdm.cli.{FILES[name][0]}").app)
+    try:
+        group: Any = get_group(import_module(f"atdm.cli.{FILES[name][0]}").app)
+    except ModuleNotFoundError as error:
+        if error.name not in ("pandas", "pyarrow"):
+            raise
+        raise UsageError(f"atdm {name} needs {error.name}, which atdm-agent leaves out: pip install atdm") from None
     import_module("atdm.kernel.blas").one_blas_thread()
     return group.commands[name]
 

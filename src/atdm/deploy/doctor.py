@@ -61,16 +61,22 @@ def versions() -> dict[str, str]:
 def packages() -> dict[str, dict[str, str | None]]:
     """Extra → package → version, None where it is not installed; "" has those that atdm cannot do without."""
     found: dict[str, dict[str, str | None]] = {}
-    try:
-        declared = requires("atdm") or []
-    except PackageNotFoundError:
-        declared = []
-    for line in declared:
+    for line in _declared():
         name = re.match(r"[\w.-]+", line)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         if name is not None and name[0] != "atdm" and (extra is None or extra[1] not in ("dev", "docs", "release")):
             found.setdefault(extra[1] if extra else "", {})[name[0]] = _installed(name[0])
     return found
+
+
+def _declared() -> list[str]:
+    """Requirements of the distribution that brought this code, the whole one or the one for a home."""
+    for name in ("atdm", "atdm-agent"):
+        try:
+            return requires(name) or []
+        except PackageNotFoundError:
+            continue
+    return []
 
 
 def _installed(name: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from atdm.data.tables import Format
+from atdm.data.format import Format
 from atdm.deploy.rehearse import Stage, set_up, spawn, stop
 from atdm.errors import RunAborted
 from atdm.lab.bench import synthetic
