@@ -4,6 +4,7 @@ import base64
 import json
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -90,11 +91,11 @@ def test_a_private_file_that_others_may_read_is_a_problem(home, name, monkeypatc
 
 def test_a_private_file_that_was_emptied_is_a_problem(home) -> None:
     (home / "dither.key").write_bytes(b"")
-    assert examine({"identity": home}, [])["problems"] == ["identity: dither.key is empty: restore the folder"]
+    assert examine("0", {"identity": home}, [])["problems"] == ["identity: dither.key is empty: restore the folder"]
 
 
 def test_a_folder_that_is_not_there_is_a_problem(tmp_path) -> None:
-    (said,) = examine({"state": tmp_path / "nowhere"}, [])["problems"]
+    (said,) = examine("0", {"state": tmp_path / "nowhere"}, [])["problems"]
     assert said.startswith("state: cannot be read") and str(tmp_path) not in said
 
 
@@ -107,15 +108,26 @@ def test_no_file_of_a_folder_is_opened(home) -> None:
             opened.append(str(details[0]))
 
     sys.addaudithook(hook)
-    examine({"identity": home, "state": home / "state"}, [])
+    examine("0", {"identity": home, "state": home / "state"}, [])
     watching = False
     assert opened == [] and {path.name for path in home.glob("*.key")} <= set(PRIVATE)
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_it_runs_without_what_a_home_leaves_out(form) -> None:
+    """The agent's own distribution has no pandas, no pyarrow and no matplotlib."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'matplotlib'], None))\n"
+        f"sys.argv = ['atdm', 'doctor', *{form!r}]\nfrom atdm import cli; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and cli.__version__ in done.stdout, done.stderr
 
 
 def test_only_encrypted_servers_are_asked() -> None:
     for server in ("nats://localhost:4222", "localhost:4222", "tls://", "tls://localhost:no"):
         with pytest.raises(UsageError, match="tls://host:port"):
-            examine({}, [server])
+            examine("0", {}, [server])
 
 
 def test_servers_are_told_apart_by_what_they_answer(tmp_path) -> None:
@@ -132,10 +144,10 @@ def test_servers_are_told_apart_by_what_they_answer(tmp_path) -> None:
     with LocalServer(nats) as server, socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         closed = f"tls://127.0.0.1:{silent.getsockname()[1]}"
-        first, second = examine({}, [server.url, closed], pinned)["servers"]
+        first, second = examine("0", {}, [server.url, closed], pinned)["servers"]
         assert first["reached"] and first["answer"] == "answers with TLSv1.3 and a certificate of this enrolment"
         assert not second["reached"] and second["answer"].startswith("no connection")
-        (stranger,) = examine({}, [server.url], other)["servers"]
+        (stranger,) = examine("0", {}, [server.url], other)["servers"]
         assert not stranger["reached"] and "not the server of this enrolment" in stranger["answer"]
-        (unasked,) = examine({}, [server.url])["servers"]
+        (unasked,) = examine("0", {}, [server.url])["servers"]
         assert unasked["reached"]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from atdm import __version__
 from atdm.deploy.enrolment import read_authority
 from atdm.errors import AtdmError, UsageError
 from atdm.protocol.plan import VERSION
@@ -31,15 +30,17 @@ OURS = (  # files that atdm makes; of others only the number is told
 PRIVATE = ("authority.key", "ca.key", "dither.key", "identity.key", "journal", "nats.key", "server.key")
 
 
-def examine(folders: Mapping[str, Path], servers: Sequence[str], authority: Path | None = None) -> dict[str, Any]:
-    """Everything there is to say; folders: what one is called → where it is. `problems` has what keeps a party from
-    running, in words."""
+def examine(
+    atdm: str, folders: Mapping[str, Path], servers: Sequence[str], authority: Path | None = None
+) -> dict[str, Any]:
+    """Everything there is to say; atdm: its version; folders: what one is called → where it is. `problems` has what
+    keeps a party from running, in words."""
     files = {what: _folder(path) for what, path in folders.items()}
     reached = [_reach(number, server, authority) for number, server in enumerate(servers, 1)]
     problems = [f"{what}: {row['problem']}" for what, rows in files.items() for row in rows if row.get("problem")]
     problems += [f"server {row['server']}: {row['answer']}" for row in reached if not row["reached"]]
     return {
-        "versions": versions(),
+        "versions": {"atdm": atdm, **versions()},
         "packages": packages(),
         "clock": clock(),
         "files": files,
@@ -50,7 +51,6 @@ def examine(folders: Mapping[str, Path], servers: Sequence[str], authority: Path
 
 def versions() -> dict[str, str]:
     return {
-        "atdm": __version__,
         "wire": str(VERSION),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
