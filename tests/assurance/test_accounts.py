@@ -3,6 +3,7 @@
 import pytest
 
 from tests.assurance.accounts import COMPANIES_WITHOUT, QUESTIONS_WITHOUT, Companies, Questions, search
+from tests.assurance.test_page import PAGE
 
 # Worlds that are searched whole; one constant at a time has its real value.
 QUESTIONS = (
@@ -20,6 +21,7 @@ def test_no_day_is_answered_beyond_its_limit_nor_put_into_a_second_model(world: 
     found = search(Questions(**world))
     assert found.violation == "", found.path
     assert found.accounts > 30, "a world in which nothing happens shows nothing"
+    assert f" {found.states} states" in PAGE
 
 
 @pytest.mark.parametrize("world", COMPANIES, ids=str)
@@ -27,6 +29,7 @@ def test_no_day_is_summed_with_two_companies_nor_with_one_that_grew(world: dict[
     found = search(Companies(**world))
     assert found.violation == "", found.path
     assert found.accounts > 30, "a world in which nothing happens shows nothing"
+    assert f" {found.states} states" in PAGE
 
 
 EXPECTED = {  # rule taken out → what an observer then sees

@@ -9,6 +9,7 @@ import pytest
 from atdm.protocol.account import Kind
 from tests.assurance import spin
 from tests.assurance.accounts import Companies, Questions, replay
+from tests.assurance.test_page import PAGE
 
 needs_spin = pytest.mark.skipif(not spin.there(), reason="spin and gcc are not installed: apt install spin gcc")
 SEEDS, STEPS = range(1, 61), 4000  # of random runs
@@ -46,7 +47,7 @@ def test_every_constant_has_its_real_value_in_some_world() -> None:
 def test_the_claims_hold_in_every_state_of_a_model(model: str, world: dict[str, int]) -> None:
     checked = spin.check(model, world)
     assert checked.violation == ""
-    assert checked.states > 1000, "a world in which nothing happens shows nothing"
+    assert f" {checked.states} states" in PAGE
 
 
 @needs_spin
