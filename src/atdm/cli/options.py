@@ -32,6 +32,10 @@ WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results
 Dither = Annotated[float, typer.Option(help="Width of the agents' secret dither, in sensor quanta (blind).")]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
+Holidays = Annotated[
+    str | None,
+    typer.Option(help="Public holidays that may count as Sundays: a country or region (GB, US/IL) or a file."),
+]
 LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
