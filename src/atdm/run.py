@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
 from atdm.data.holidays import days_of
+from atdm.data.probe import windows_of
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
@@ -30,10 +31,12 @@ from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Choice, choose
+from atdm.model.cop import Cop, estimate_cop
 from atdm.model.current import chosen_model
 from atdm.model.diagnostics import Diagnostics, diagnose
 from atdm.model.fitted import Model, Origin
 from atdm.model.horizons import Horizon, horizons
+from atdm.model.planning import Planning, planning_of
 from atdm.model.released import Released
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
@@ -52,6 +55,9 @@ from atdm.protocol.session import RandomBytes, Run
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 from atdm.types import FloatArray, IntArray
+
+LoadKind = Literal["heat", "electricity"]
+LOAD_KINDS: tuple[LoadKind, ...] = get_args(LoadKind)
 
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
@@ -132,12 +138,16 @@ class Fit:
         The model's inputs on the released rows.
     solver_residual : float, default 0.0
         Relative residual at which the search for weights stopped; 0 where there was none [-].
-    notes : tuple of str
-        What the person should know about this fit.
+    said : tuple of str
+        What the person should know about the run; `Fit.notes` has that, and why it cannot be planned with.
     out : dict
         Agent that stayed out of the run → why.
     transcript : dict
         Party → what it saw, where `transcript=True` asked for it.
+    probed : tuple
+        Experiments in the window: from when until when each went on.
+    load_kind : {"heat", "electricity"}
+        What the load is; of electricity the chosen model has the COP curve (`Fit.released`).
     holidays : frozenset of date
         Local days that may count as Sundays in the chosen model.
     """
@@ -158,9 +168,11 @@ class Fit:
     cost: Cost
     inputs: Inputs
     solver_residual: float = 0.0
-    notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
     out: dict[str, str] = field(default_factory=dict)
     transcript: dict[str, list[Seen]] = field(default_factory=dict)
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    load_kind: LoadKind = "heat"
     holidays: frozenset[date] = frozenset()
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
@@ -198,7 +210,10 @@ class Fit:
     @property
     def released(self) -> Released:
         """The rows that the aggregator has: temperature, load and weather."""
-        return Released.of(self.inputs, self.state)
+        rows = replace(Released.of(self.inputs, self.state), equal=self.weighting == "equal", probed=self.probed)
+        if self.load_kind == "heat":
+            return rows
+        return replace(rows, cop=cast(Cop, self._once("cop", self._find_cop)))
 
     @property
     def choice(self) -> Choice | None:
@@ -212,6 +227,24 @@ class Fit:
         Where the rows are too few to choose, the model that the protocol estimated, without bands.
         """
         return cast(Model, self._once("chosen", self._make_chosen))
+
+    @property
+    def judged(self) -> Planning | None:
+        """What the training rows say about planning; None where they are too few for any model."""
+        return cast(Planning | None, self._once("judged", self._judge_planning))
+
+    @property
+    def planning(self) -> Model | None:
+        """The model that flexibility uses; None where the response to load cannot be known (`notes` say why)."""
+        judged = self.judged
+        if judged is None or judged.coefficients is None:
+            return None
+        return self.chosen.for_planning(judged.coefficients, judged.calendar)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the person should know about this fit; also why it cannot be planned with, where that is so."""
+        return self.said if self.judged is None else (*self.said, *self.judged.notes())
 
     @property
     def horizons(self) -> dict[str, tuple[Horizon, ...]]:
@@ -238,10 +271,14 @@ class Fit:
                 self.worked_out[name] = work()
         return self.worked_out[name]
 
+    def _find_cop(self) -> Cop:
+        return estimate_cop(self.inputs, self.state.to_numpy(float), self.model.calendar)
+
     def _choose(self) -> Choice | None:
         rows = self.released
         try:
-            return choose(self.inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
+            inputs = rows.inputs(self.model.calendar, self.inputs.train)
+            return choose(inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
         except UsageError:
             return None
 
@@ -250,13 +287,19 @@ class Fit:
             return self.model
         return chosen_model(self.choice, self.released, self.inputs.train, self.model.origin)
 
+    def _judge_planning(self) -> Planning | None:
+        if self.choice is None:
+            return None
+        return planning_of(self.released, self.inputs.train, self.choice.calendar)
+
     def _judge(self) -> dict[str, tuple[Horizon, ...]]:
         rows, train, n = self.released, self.inputs.train, len(self.inputs)
+        both = (("chosen", self.chosen, rows), ("estimated", self.model, replace(rows, cop=None)))
         return {
             name: horizons(
-                model.coefficients, rows.inputs(model.calendar, train), rows.state, model.calendar.step_hours, train, n
+                model.coefficients, own.inputs(model.calendar, train), own.state, model.calendar.step_hours, train, n
             )
-            for name, model in (("chosen", self.chosen), ("estimated", self.model))
+            for name, model, own in both
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -272,6 +315,7 @@ class Fit:
             "rss": self.rss,
             "model": self.model.as_dict(),
             "chosen": self._chosen_document(),
+            "planning": None if self.judged is None else self.judged.as_dict(),
             "metrics": {**self.metrics, "horizons": self.horizons_document()},
             "ledger": self.ledger,
             "cost": asdict(self.cost),
@@ -317,6 +361,8 @@ def fit(
     transcript: bool = False,
     state: str | Path | None = None,
     holidays: str | Iterable[date] | None = None,
+    probed: pd.DataFrame | None = None,
+    load: LoadKind = "heat",
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -359,6 +405,11 @@ def fit(
     holidays : str or iterable of date, optional
         Public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION ("GB", "US/IL"), a
         file of dates, or dates.
+    probed : pandas.DataFrame, optional
+        Blocks of an experiment in the window, as `atdm probe` writes them: time, until, setpoint_offset_k [K].
+    load : {"heat", "electricity"}, default "heat"
+        What the load is. With "electricity" the chosen model has load × outdoor temperature as a further input: the COP
+        of heat pumps, found in the released rows.
 
     Returns
     -------
@@ -383,13 +434,16 @@ def fit(
     >>> fit.chosen.words()
     'order 3, weekdays and weekends apart, chosen on training rows and refined on its forecasts of 24 h'
     """
-    free = days_of(holidays, cluster.time)
+    free, moved = days_of(holidays, cluster.time), () if probed is None else windows_of(probed)
     options = fit_options(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
         tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
     own = replace(Rules() if rules is None else rules, dither=dither)
-    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free)
+    return fit_cluster(
+        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
 
 
 def fit_cluster(
@@ -401,8 +455,12 @@ def fit_cluster(
     transcript: bool = False,
     state: str | Path | None = None,
     holidays: frozenset[date] = frozenset(),
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = (),
+    load_kind: LoadKind = "heat",
 ) -> Fit:
     """`fit` with its options in one struct, as the commands have them."""
+    if load_kind not in LOAD_KINDS:
+        raise UsageError(f"load {load_kind!r}: choose 'heat' or 'electricity'")
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
@@ -414,7 +472,7 @@ def fit_cluster(
             found = _fit_plain(cluster, plan)
         else:
             found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
-    return replace(found, holidays=holidays)
+    return replace(found, holidays=holidays, probed=probed, load_kind=load_kind)
 
 
 def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
@@ -647,11 +705,11 @@ def collect(
         cost=cost,
         inputs=public_inputs(plan, outcome.kept, outcome.load, weather),
         solver_residual=estimate.solver_residual,
-        notes=notes,
+        said=notes,
         out=out or {},
         transcript=transcript or {},
     )  # fmt: skip
-    return replace(found, notes=(*notes, *warnings_of(found, plan)))
+    return replace(found, said=(*notes, *warnings_of(found, plan)))
 
 
 def origin_of(run: Run) -> Origin:

@@ -180,7 +180,7 @@ def test_fitted_weights_are_named_first_with_how_good_they_are(html: str, simula
 
 def test_who_stayed_out_is_named_with_what_would_help(simulated: atdm.Fit) -> None:
     out = {"home7": "too few readings on some days", "home8": "no answer", "home9": "fitted weights: not allowed"}
-    missing = replace(simulated, out=out, notes=("3 agents stayed out: home7 (too few readings on some days), …",))
+    missing = replace(simulated, out=out, said=("3 agents stayed out: home7 (too few readings on some days), …",))
     told = words(fit_page(missing, "nine homes"))
     assert "12, 3 out" in told and "home7 (too few readings on some days)" in told
     assert "too few readings on some days: complete the readings" in told and "no answer: see that the agent" in told

@@ -28,7 +28,7 @@ def test_forecast(files, future, tmp_path):
     assert "no change [K]" in text and "said to hold" in text and "model: order" in text
     assert (tmp_path / "run.csv").read_text().startswith("time,aggregate_temp_c,load_kw,low_80,high_80,low_95,high_95")
     document = json.loads(run(*words, "--json"))
-    assert set(document) == {"model", "trajectory", "skill", "run_rmse", "coverage", "notes"}
+    assert set(document) == {"model", "trajectory", "skill", "run_rmse", "coverage", "load_skill", "notes"}
     assert [row["hours"] for row in document["skill"]] == [1, 6, 24]
 
 
@@ -42,17 +42,6 @@ def test_forecast_starts_from_numbers_or_from_a_table(files, future, world):
     assert numbers["coverage"] == []
     table = json.loads(run(*words, "--initial", series))
     assert len(table["trajectory"]) == len(given) + 6
-
-
-def test_flexibility(files, future, tmp_path):
-    words = ["flexibility", *future, "--comfort", "17:21", "--initial", "19,19", "--power", "0:40", "--horizon", "12h"]
-    text = run(*words, "--price", files / "price.csv", "--storage", tmp_path / "storage.json")
-    assert "can be dropped for" in text and "saves" in text and "equivalent storage" in text
-    assert json.loads((tmp_path / "storage.json").read_text())["soc-min"] == "0 kWh"
-    document = json.loads(run(*words, "--json"))
-    assert document["saving"] is None
-    assert len(document["envelope"]) == 12
-    assert set(document["schedules"]) == {"dropped", "lifted", "baseline", "cheapest"}
 
 
 def test_select(files, tmp_path):

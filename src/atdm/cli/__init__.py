@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, lab, agent, aggregator, enrolment      the commands, a file a group
+    fitting, importing, using, lab, agent, aggregator, enrolment, doctor      the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -26,10 +26,11 @@ FILES = {  # command → the file it is in, and how its help begins
     "check": ("fitting", "Data quality before anything leaves; exits with 1 when it would be refused"),
     "import": ("importing", "Other people's readings → zones.parquet and weather.parquet."),
     "select": ("fitting", "How the model to use was chosen on the training rows of what was released"),
-    "forecast": ("using", "Forecast the aggregate temperature with 80 % and 95 % bands."),
+    "forecast": ("using", "Forecast the aggregate temperature, and the load where no plan is given"),
     "update": ("using", "Keep a model current from observed rows; no agent is asked."),
     "drift": ("using", "Whether the cluster still behaves as it did: coefficients by window of released rows."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),
+    "probe": ("using", "Plan an experiment that shows what heat does: common set-point steps, seeded, within comfort."),
     "compare": ("lab", "All protocols side by side: accuracy against plain, cost, who learned what."),
     "audit": ("lab", "Mount the attacks and say what an aggregator could learn about single agents."),
     "reproduce": ("lab", "The paper's tables and figures from this data, beside the numbers it prints."),
@@ -40,6 +41,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "observe": ("aggregator", "Ask the agents for the aggregate temperature and load of the rows since a fit."),
     "rehearse": ("aggregator", "The whole deployment on this machine: server, enrolment, agents in processes"),
     "enroll": ("enrolment", "Keys, roster and NATS server of a deployment: docs/deploy.md."),
+    "doctor": ("doctor", "What a bug report needs and no secret: versions, clock, file modes, servers in reach."),
 }  # fmt: skip
 
 

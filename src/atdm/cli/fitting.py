@@ -29,6 +29,7 @@ from atdm.cli.output import finish, named, read, results
 from atdm.cli.printing import out, show
 from atdm.data import quality
 from atdm.data.holidays import days_of
+from atdm.data.probe import read_probe, windows_of
 from atdm.data.sources import open_source
 from atdm.errors import UsageError
 from atdm.protocol.options import FitOptions
@@ -38,7 +39,7 @@ from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import quality_dict, quality_table
 from atdm.report.use_text import choice_table
-from atdm.run import fit_cluster
+from atdm.run import LoadKind, fit_cluster
 from atdm.use.ready import problems
 
 app = typer.Typer()
@@ -69,6 +70,12 @@ def fit(
     ] = None,
     write_anyway: WriteAnyway = False,
     holidays: Holidays = None,
+    load: Annotated[
+        LoadKind, typer.Option(help="What the load is; electricity: the model has the heat pumps' COP curve.")
+    ] = "heat",
+    probed: Annotated[
+        Path | None, typer.Option(help="probe.csv of an experiment that went on in the window: planning counts on it.")
+    ] = None,
     by: By = "zone",
     as_json: Json = False,
 ) -> None:
@@ -76,7 +83,11 @@ def fit(
     cluster = read(zones, weather, by, declared)
     check_folder(output)
     days, progress = days_of(holidays, cluster.time), not as_json and sys.stderr.isatty()
-    result = fit_cluster(cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days)
+    moved = windows_of(read_probe(probed, timezone=declared.timezone)) if probed else ()
+    result = fit_cluster(
+        cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
     finish(result, named(zones), output, as_json, write_anyway, cluster)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,11 +45,12 @@ class Origin:
         return cls(run=run, company=tuple(str(name) for name in saved["company"]), end=end)
 
 
-Made = Literal["estimated", "chosen", "refined"]
+Made = Literal["estimated", "chosen", "refined", "planning"]
 MADE: dict[Made, str] = {
     "estimated": "as the protocol estimated it",
     "chosen": "chosen on training rows",
     "refined": "chosen on training rows and refined on its forecasts of 24 h",
+    "planning": "for planning: its response to load was found in the training rows, or stated",
 }
 
 
@@ -143,6 +144,23 @@ class Model:
         """The last row it was estimated on."""
         return None if self.released is None or not self.trained else self.released.time[self.trained - 1]
 
+    def for_planning(self, coefficients: Coefficients, calendar: Calendar) -> "Model":
+        """The planning model of the same rows.
+
+        Parameters
+        ----------
+        coefficients : Coefficients
+            Those that were found for planning.
+        calendar : Calendar
+            Theirs.
+
+        Returns
+        -------
+        Model
+            With the rows of this one, and no record of errors.
+        """
+        return replace(self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=())
+
     def words(self) -> str:
         """Which model this is, for people."""
         return f"order {self.order}, {self.calendar.words()}, {MADE[self.made]}"
@@ -201,7 +219,8 @@ class Model:
         Returns
         -------
         Inputs
-            Load, outdoor temperature and sun by row, with the season's index and the gap-free segments.
+            Load (as heat, where it is electricity: Eq. 7), outdoor temperature and sun by row, with the season's index
+            and the gap-free segments.
         """
         frame = weather.set_index("time") if "time" in weather.columns else weather
         for column in ("outdoor_temp_c", "solar_w_m2"):
@@ -218,7 +237,7 @@ class Model:
         if len(bad):
             raise DataError(f"load or weather has no value at {bad.index[0]} ({len(bad)} rows): complete the inputs")
         return Inputs(
-            load=table["load"].to_numpy(),
+            load=table["load"].to_numpy() * self.heat_of_one_kw(frame),
             outdoor=table["outdoor"].to_numpy(),
             solar=table["solar"].to_numpy(),
             phase=self.calendar.phase(index),
@@ -226,6 +245,23 @@ class Model:
             period=self.calendar.period,
             train=train,
         )
+
+    def heat_of_one_kw(self, weather: pd.DataFrame) -> FloatArray:
+        """What one kW of load heats in this weather, over what it heats at the mean outdoor temperature.
+
+        Parameters
+        ----------
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] by row.
+
+        Returns
+        -------
+        array of float
+            By row; ones where the load is heat [-].
+        """
+        outdoor = weather["outdoor_temp_c"].to_numpy(float)
+        cop = None if self.released is None else self.released.cop
+        return np.ones(len(outdoor)) if cop is None else cop.factor(outdoor)
 
     def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
         """Free run: the first M values are given, all later ones are the model alone.

@@ -14,7 +14,8 @@ from atdm.data.clock import segments, spell
 from atdm.errors import DataError
 from atdm.kernel.design import Inputs
 from atdm.model.calendar import Calendar
-from atdm.types import FloatArray
+from atdm.model.cop import Cop
+from atdm.types import BoolArray, FloatArray
 
 DIGITS = 6  # significant digits kept in a file
 
@@ -35,6 +36,12 @@ class Released:
         o: outdoor temperature [°C].
     solar : array of float
         r: solar irradiance [kW/m²].
+    equal : bool
+        Whether s is the plain mean of all homes, or weighted by a fit.
+    probed : tuple
+        Experiments on the cluster: from when until when each went on.
+    cop : Cop or None
+        Where the load is electricity: what a kW heats, by outdoor temperature.
     """
 
     time: pd.DatetimeIndex
@@ -42,6 +49,9 @@ class Released:
     load: FloatArray
     outdoor: FloatArray
     solar: FloatArray
+    equal: bool = False
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    cop: Cop | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -63,10 +73,18 @@ class Released:
             outdoor=inputs.outdoor, solar=inputs.solar,
         )  # fmt: skip
 
+    def probed_rows(self) -> BoolArray:
+        """Which rows belong to an experiment."""
+        marks = np.zeros(len(self), dtype=bool)
+        for start, stop in self.probed:
+            marks |= np.asarray((self.time >= start) & (self.time < stop))
+        return marks
+
     def inputs(self, calendar: Calendar, train: int | None = None) -> Inputs:
-        """The rows on a calendar; by default all of them are for training."""
+        """The rows on a calendar, load as heat (Eq. 7); by default all of them are for training."""
+        heat = self.load if self.cop is None else self.load * self.cop.factor(self.outdoor)
         return Inputs(
-            load=self.load, outdoor=self.outdoor, solar=self.solar, phase=calendar.phase(self.time),
+            load=heat, outdoor=self.outdoor, solar=self.solar, phase=calendar.phase(self.time),
             segment=segments(self.time, calendar.step), period=calendar.period,
             train=len(self) if train is None else train,
         )  # fmt: skip
@@ -102,6 +120,9 @@ class Released:
             "load_kw": rounded(self.load).tolist(),
             "outdoor_temp_c": rounded(self.outdoor).tolist(),
             "solar_kw_m2": rounded(self.solar).tolist(),
+            "equal_weights": self.equal,
+            "cop": None if self.cop is None else self.cop.as_dict(),
+            "probed": [[start.isoformat(), stop.isoformat()] for start, stop in self.probed],
         }
 
     @classmethod
@@ -113,7 +134,12 @@ class Released:
         sound = all(v.shape == (len(time),) and np.isfinite(v).all() for v in values)
         if not sound or not (np.diff(time.asi8) > 0).all():
             raise ValueError("rows of a model do not belong together")
-        return cls(time=time, state=values[0], load=values[1], outdoor=values[2], solar=values[3])
+        stamps = [(pd.Timestamp(a).tz_convert("UTC"), pd.Timestamp(b).tz_convert("UTC")) for a, b in saved["probed"]]
+        return cls(
+            time=time, state=values[0], load=values[1], outdoor=values[2], solar=values[3],
+            equal=bool(saved["equal_weights"]), probed=tuple(stamps),
+            cop=None if saved["cop"] is None else Cop.from_dict(saved["cop"]),
+        )  # fmt: skip
 
 
 def released_rows(observed: pd.DataFrame, weather: pd.DataFrame, step: pd.Timedelta) -> Released:

@@ -140,7 +140,7 @@ def _headline(fit: Fit, title: str) -> str:
         _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *remedies(fit), *_model_notes(fit)])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *remedies(fit), *_model_notes(fit)])
     how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
     plan = f"<p><b>Can I plan with it?</b> {escape(planning(fit))}</p>" if planning(fit) else ""
     return f"""
@@ -283,7 +283,10 @@ def _coefficients(fit: Fit) -> str:
     def rows(model: Model) -> list[list[str]]:
         lags = range(model.order + 1)
         alpha = [number(model.alpha[m - 1], 5) if m else "" for m in lags]
-        return [[f"t−{m}", alpha[m], *(number(getattr(model, n)[m], 5) for n, _, _ in COLUMNS[1:])] for m in lags]
+        return [
+            [f"t−{m}", alpha[m], *(number(getattr(model.coefficients, n)[m], 5) for n, _, _ in COLUMNS[1:])]
+            for m in lags
+        ]
 
     used = f"<h3>Coefficients</h3><p>Of the model that is used: {escape(fit.chosen.words())}.</p>"
     theirs = "<p>As the protocol estimated it, comparable with the paper's:</p>"

@@ -42,7 +42,7 @@ def summary(fit: Fit, name: str) -> RenderableType:
         first += [coverage_table([c for c in held if c.hours == held[-1].hours]), Text()]
     if words := planning(fit):
         first += [Text(f"to plan with it: {words}", style="bold"), Text()]
-    notes = _notes((*fit.notes, *remedies(fit)))
+    notes = _notes((*fit.said, *remedies(fit)))
     return Group(*first, _coefficients(fit), Text(), _paper(fit), Text(), learned(fit), Text(), _cost(fit), *notes)
 
 

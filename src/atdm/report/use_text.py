@@ -83,8 +83,16 @@ def forecast_table(found: Forecast) -> RenderableType:
     parts: list[RenderableType] = [Text(f"model: {found.model}\n"), table]
     if found.skill:
         judged = _table("from every origin", "origins", "error [K]", "no change [K]", right=3)
-        for s in found.skill:
-            judged.add_row(f"after {s.hours} h", str(s.origins), _kelvin(s.rmse), _kelvin(s.persistence_rmse))
+        for h in found.skill:
+            judged.add_row(f"after {h.hours} h", str(h.origins), _kelvin(h.rmse), _kelvin(h.persistence_rmse))
+        parts += [Text(f"\nerror of this run {_kelvin(found.run_rmse)} K"), judged]
+    if found.load_skill:
+        judged = _table("load, from every origin", "origins", "error, kW", "no change, kW", "last week, kW",
+                        "temperature, K", right=5)  # fmt: skip
+        for s in found.load_skill:
+            errors = (s.rmse, s.persistence_rmse, s.week_rmse)
+            cells = ["–" if e is None else f"{e:.3g}" for e in errors]
+            judged.add_row(f"after {s.horizon}", str(s.origins), *cells, _kelvin(s.temperature_rmse))
         parts += [Text(f"\nerror of this run {_kelvin(found.run_rmse)} K"), judged]
     if found.coverage:
         parts += [Text(), coverage_table(found.coverage)]
@@ -132,12 +140,15 @@ def observation_text(found: Observation, path: Path) -> str:
 
 
 def flexibility_table(found: Flexibility) -> RenderableType:
-    """Envelope, durations, cheapest schedule, storage."""
+    """Envelope, durations, cheapest schedule, storage; first why the model may be planned with."""
     (low, high), (least, most) = found.comfort, found.power
-    head = Text(
-        f"comfort {low:g} to {high:g} °C, load {least:g} to {most:g} kW\n"
-        f"from now the load can be dropped for {_hours(found.drop)}, raised for {_hours(found.lift)}\n"
-    )
+    lines = [_why(found), f"comfort {low:g} to {high:g} °C, load {least:g} to {most:.4g} kW"]
+    for offer in (found.expected, found.confident):
+        if offer is not None:
+            sure = "" if offer.confidence is None else f"with {offer.confidence:.0%} confidence "
+            can = f"dropped for {_hours(offer.drop)}, raised for {_hours(offer.lift)}"
+            lines.append(f"{sure}from now the load can be {can}")
+    head = Text("\n".join(line for line in lines if line) + "\n")
     table = _table("UTC", "least kW", "most kW", "least kWh", "most kWh", "baseline kW", "°C", right=6)
     if found.cheapest is not None:
         table.add_column("cheapest kW", justify="right")
@@ -162,6 +173,16 @@ def flexibility_table(found: Flexibility) -> RenderableType:
             f"up to {s['consumption-capacity']}"
         ))  # fmt: skip
     return Group(*parts, *_warnings(found.notes))
+
+
+def _why(found: Flexibility) -> str:
+    e, gain = found.planning.excitation, found.planning.assumed_gain
+    if e is None:
+        return "" if gain is None else f"planned with a steady gain of {gain:g} K per kW, as stated"
+    return (
+        f"1 kW more for 24 h warms by {e.response_24h:.3g} ± {e.standard_error:.2g} K; weather, clock and past "
+        f"temperature leave {e.unexplained_share:.0%} of the load unexplained"
+    )
 
 
 def drift_table(found: Drift) -> RenderableType:

@@ -57,8 +57,14 @@ def goodness(fit: Fit) -> str:
 
 
 def planning(fit: Fit) -> str:
-    """Whether one can plan with it, and why; nothing where that was not worked out."""
-    return ""
+    """Whether one can plan with it, and why; nothing where there are too few rows for any model."""
+    judged = fit.judged
+    if judged is None:
+        return ""
+    if judged.coefficients is None or judged.excitation is None:
+        return f"no: {judged.refusal()}"
+    e = judged.excitation
+    return f"yes: 1 kW more for 24 h warms the cluster by {e.response_24h:.3g} ± {e.standard_error:.2g} K"
 
 
 def restarted(fit: Fit) -> str:

@@ -20,7 +20,8 @@ from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, ro
 from atdm.model.released import released_rows
 from atdm.run import Fit
 from atdm.types import FloatArray
-from atdm.use.series import continued, initial_values, span
+from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill
+from atdm.use.series import continued, initial_values, last_rows, past_rows, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +58,16 @@ class Forecast:
     model : str
         Which model made it, in words.
     table : pandas.DataFrame
-        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C].
+        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C];
+        where the load was forecast also load_low_80, load_high_80, load_low_95, load_high_95 [kW].
     skill : tuple of Horizon
         Error after 1 h, 6 h and 24 h, over all origins in the window, beside persistence.
     run_rmse : float or None
         Error of the trajectory itself [K].
     coverage : tuple of Coverage
         How often the bands held, beside what they say and how wide they were.
+    load_skill : tuple of LoadSkill
+        Error of the load where it was forecast too and its truth is known, beside persistence and last week.
     notes : tuple of str
         What the person should know about this forecast.
     """
@@ -73,6 +77,7 @@ class Forecast:
     skill: tuple[Horizon, ...] = ()
     run_rmse: float | None = None
     coverage: tuple[Coverage, ...] = ()
+    load_skill: tuple[LoadSkill, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,17 +90,18 @@ class Forecast:
             "skill": [h.as_dict() for h in self.skill],
             "run_rmse": self.run_rmse,
             "coverage": [asdict(c) for c in self.coverage],
+            "load_skill": [s.as_dict() for s in self.load_skill],
             "notes": list(self.notes),
         }
 
 
 def forecast(
     model: Model | Fit,
-    load: pd.Series | FloatArray,
+    load: pd.Series | FloatArray | None,
     weather: pd.DataFrame,
-    initial: Sequence[float] | pd.Series | None = None,
+    initial: Sequence[float] | pd.Series | pd.DataFrame | None = None,
     *,
-    truth: pd.Series | None = None,
+    truth: pd.Series | pd.DataFrame | None = None,
     start: str | None = None,
     horizon: pd.Timedelta | None = None,
     observed: pd.DataFrame | None = None,
@@ -106,14 +112,15 @@ def forecast(
     ----------
     model : Model or Fit
         With its record of errors (`atdm fit -o`, or a `Fit`, of which the chosen model is used) there are bands.
-    load : pandas.Series or array
-        Planned heating power of the cluster [kW].
+    load : pandas.Series, array or None
+        Planned heating power of the cluster; None: what it will use if nobody intervenes, forecast too [kW].
     weather : pandas.DataFrame
         outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time.
-    initial : sequence of float or pandas.Series, optional
-        The first M aggregate temperatures, or a series that holds them; by default those of `truth` [°C].
-    truth : pandas.Series, optional
-        The aggregate temperature as it was, to judge the forecast [°C].
+    initial : sequence of float, pandas.Series or pandas.DataFrame, optional
+        The first M aggregate temperatures, or a series that holds them, or a table of aggregate_temp_c and load_kw by
+        time; by default those of `truth` [°C].
+    truth : pandas.Series or pandas.DataFrame, optional
+        The aggregate temperature as it was, to judge the forecast, or a table of it and load_kw [°C].
     start : str, optional
         Time stamp of the first row; by default that of the weather.
     horizon : pandas.Timedelta, optional
@@ -135,19 +142,38 @@ def forecast(
         Load or weather lack a value in the window.
     """
     used = model.chosen if isinstance(model, Fit) else model
-    record = used.record
+    record, usual = used.record, None
+    known_truth = truth
+    if isinstance(truth, pd.DataFrame):
+        truth = truth["aggregate_temp_c"]
     if observed is not None:
-        if not isinstance(load, pd.Series) or initial is not None or start is not None:
+        if isinstance(load, np.ndarray) or initial is not None or start is not None:
             raise UsageError("with observed rows give the load by time, and neither initial values nor a start")
         record = with_observed(used, observed, weather)
-        load, initial, start = continued(used, observed, load)
+        if load is None:
+            initial = last_rows(used.order, used.step, observed)
+            start = initial.index[0].isoformat()
+        else:
+            load, initial, start = continued(used, observed, load)
+    if load is None:
+        frame = span(used, weather, None, start, horizon)
+        past = past_rows(used.order, known_truth if initial is None else initial, pd.DatetimeIndex(frame.index))
+        usual = forecast_load(used, frame, past)
+        load, initial = usual.load, past["aggregate_temp_c"]
+    elif isinstance(initial, pd.DataFrame):
+        initial = initial["aggregate_temp_c"]
     frame = span(used, weather, load if isinstance(load, pd.Series) else None, start, horizon)
     time = pd.DatetimeIndex(frame.index, name="time").as_unit("ns")
     first = initial_values(used, initial if initial is not None else truth, time)
     inputs = used.inputs(load, frame)
     run = used.simulate(load, frame, first).to_numpy()
-    table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load}, index=time)
-    notes = tuple(_notes(used, inputs))
+    table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load / used.heat_of_one_kw(frame)}, index=time)
+    notes = (*_notes(used, table["load_kw"].to_numpy()), *(() if usual is None else usual.notes))
+    if usual is not None:
+        record = None  # whose errors were those of known loads
+        table = table.join(usual.bands)
+        for name in map(str, usual.bands.columns):  # the past rows are known
+            table[name] = table[name].fillna(table["load_kw" if name.startswith("load_") else "aggregate_temp_c"])
     if record is not None:
         record = record.before(time[used.order])
         for name, level in LEVELS.items():
@@ -164,11 +190,24 @@ def forecast(
     return Forecast(
         model=used.words(),
         table=table.assign(truth_c=actual),
-        skill=horizons(used.coefficients, inputs, actual, used.calendar.step_hours, 0, len(inputs)),
+        skill=() if usual is not None else _skill(used, inputs, actual),
         run_rmse=float(np.sqrt((error**2).mean())),
         coverage=() if record is None else coverage(used, record, inputs, actual, time),
+        load_skill=() if usual is None else _judged_load(used, usual, frame, known_truth),
         notes=notes,
     )
+
+
+def _skill(model: Model, inputs: Inputs, state: FloatArray) -> tuple[Horizon, ...]:
+    return horizons(model.coefficients, inputs, state, model.calendar.step_hours, 0, len(inputs))
+
+
+def _judged_load(
+    model: Model, usual: ExpectedLoad, frame: pd.DataFrame, truth: pd.Series | pd.DataFrame | None
+) -> tuple[LoadSkill, ...]:
+    if not isinstance(truth, pd.DataFrame) or "load_kw" not in truth:
+        return ()
+    return tuple(load_skill(model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"]))
 
 
 def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Record | None:
@@ -203,12 +242,12 @@ def coverage(
     return tuple(answer)
 
 
-def _notes(model: Model, inputs: Inputs) -> list[str]:
+def _notes(model: Model, load: FloatArray) -> list[str]:
     if model.record is None or model.released is None:
         return ["the model file has no record of errors, so there are no bands: write it with atdm fit -o, from at "
                 "least a week of rows"]  # fmt: skip
     low, high = model.released.load_low, model.released.load_high
-    beyond = int(((inputs.load < low) | (inputs.load > high)).sum())
+    beyond = int(((load < low) | (load > high)).sum())
     if beyond == 0:
         return []
     hours = spell(beyond * model.step)
