@@ -118,7 +118,7 @@ def test_power_limits_default_to_what_was_seen(world):
     assert found.power == (0.0, pytest.approx(world.fit.load.iloc[: world.fit.inputs.train].max()))
     with pytest.raises(atdm.UsageError, match="both heats and cools"):
         atdm.flexibility(world.model, world.weather, COMFORT, initial=[19.0, 19.0], power=(-5.0, 5.0))
-    with pytest.raises(atdm.UsageError, match="give --power"):
+    with pytest.raises(atdm.UsageError, match="give power"):
         atdm.flexibility(world.fit.model, world.weather, COMFORT, initial=[19.0, 19.0])
 
 

@@ -90,8 +90,8 @@ def check(
     source: Annotated[str | None, typer.Option(help=f"One home's readings instead of zones. {SPEC}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Data quality before anything leaves; exits with 1 when it would be refused: a cluster by a fit, a home's own file
-    or source by agents."""
+    """Data quality before anything is sent; exits with 1 if a fit would refuse the cluster, or an agent its own home's
+    file or source."""
     if source is not None:
         home, weather = open_source(source, sourced.given(), declared=declared), weather or zones
         found = quality(home, weather, **asdict(declared))
@@ -119,7 +119,7 @@ def select(
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Choose order and season on the training rows of what was released; then look at the test part once."""
+    """Choose order and season on the training rows of the released series; then look at the test part once."""
     cluster = read(zones, weather, by, declared)
     check_folder(output)
     found = atdm.select(

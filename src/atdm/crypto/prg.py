@@ -107,9 +107,10 @@ class MaskSet:
 
 
 def words_at(key: bytes, positions: npt.NDArray[np.int64]) -> UInt64Array:
-    """The word that belongs to each position, whichever others are asked for: half of AES-256 of the position.
+    """One pseudo-random word for each position: half of the AES-256 encryption of the position.
 
-    Equal positions give equal words, which is what this is for; as a cipher for messages that would be a fault.
+    A position always gets the same word, whichever others are asked for (so the dither of a time stamp never changes).
+    For that reason it must not be used to encrypt messages.
     """
     _check_key(key)
     blocks = np.zeros((len(positions), 2), dtype="<i8")
@@ -126,10 +127,11 @@ def pair_sign(own: bytes, peer: bytes) -> int:
 
 
 def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
-    """Seconds that a run's masks take as bare keystream and addition: what no bookkeeping can beat.
+    """The least time a run's masks can take: keystream and additions alone, without any bookkeeping. [s]
 
-    `sizes` are the words of its sums, `masks` the neighbours of each agent. Every mask has a cipher of its own and its
-    turn is that of the run, since a cipher that is still in the cache is faster than any run's. Best of three passes.
+    `sizes` are the words of its sums, `masks` the neighbours of each agent. As in a run, every mask has its own cipher
+    and they take turns in the same order: a cipher still in the cache would be faster than in any run. Best of three
+    passes.
     """
     ciphers = [[_open(digest("floor", i, j)) for j in range(masks)] for i in range(agents)]
     best = float("inf")
@@ -143,7 +145,7 @@ def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
 
 
 def _bare(total: UInt64Array, ciphers: Sequence[CipherContext]) -> None:
-    """Keystream of zeros and additions, nothing else."""
+    """Make the keystream and add it: nothing else is timed."""
     for first in range(0, total.size, _CHUNK):
         part = total[first : first + _CHUNK]
         zeros, buffer = _ZEROS[: part.nbytes], bytearray(part.nbytes)

@@ -433,7 +433,7 @@ class _Planner:
         """The load at `level` for some steps, then the least energy that keeps comfort."""
         found = polytope.best(np.full(len(polytope), self.sign), fixed=np.full(steps, level))
         if found is None:
-            raise DataError("no schedule keeps comfort: widen --comfort")
+            raise DataError("no schedule keeps comfort: widen comfort")
         return found
 
 
@@ -465,7 +465,7 @@ def _refuse_infeasible(polytope: Polytope) -> None:
     (low, high), (least, most) = polytope.comfort, polytope.power
     raise UsageError(
         f"comfort {low:g}:{high:g} cannot be kept with {least:g} to {most:g} kW: at best {outside:.3f} K outside, "
-        f"first at {stamp(polytope.time[step])}; widen it by that much, or give other --power"
+        f"first at {stamp(polytope.time[step])}; widen it by that much, or give other limits of power"
     )
 
 
@@ -477,7 +477,9 @@ def _limits(model: Model, power: tuple[float, float] | None) -> tuple[tuple[floa
             raise UsageError(f"power {low:g}:{high:g} both heats and cools: give limits on one side of zero")
         return power, []
     if model.training is None:
-        raise UsageError("the model file does not say which loads it was trained on: give --power LOW:HIGH in kW")
+        raise UsageError(
+            "the model file does not say which loads it was trained on: give power, its lowest and highest load in kW"
+        )
     low, high = model.training.load_low, model.training.load_high
     low, high = (0.0, high) if high >= -low else (low, 0.0)
     return (low, high), [f"power limits {low:.1f} to {high:.1f} kW: from nothing to the most seen in training"]

@@ -60,14 +60,14 @@ def span(
     if start is not None:
         frame = frame[pd.DatetimeIndex(frame.index) >= _instant(start)]
         if len(frame) and frame.index[0] != _instant(start):
-            raise UsageError(f"--start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
+            raise UsageError(f"start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
     if len(frame) <= model.order:
         raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {model.order}")
     if horizon is not None:
         asked = int(horizon // model.step)
         if len(frame) < model.order + asked:
             there = spell((len(frame) - model.order) * model.step)
-            raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten --horizon")
+            raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten the horizon")
         frame = frame.iloc[: model.order + asked]
     steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
     if (steps != model.step.value).any():
@@ -86,7 +86,7 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
                             f"the run starts from the first {model.order} stamps of the weather")  # fmt: skip
         return values
     if given is None or len(given) != model.order:
-        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (--initial)")
+        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (initial)")
     return np.asarray(given, dtype=float)
 
 
@@ -155,4 +155,4 @@ def _instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
         time = pd.Timestamp(text)
         return (time.tz_localize(zone(timezone)) if time.tz is None else time).tz_convert("UTC")
     except (ValueError, TypeError):
-        raise UsageError(f"--start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
+        raise UsageError(f"start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
