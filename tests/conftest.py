@@ -1,6 +1,7 @@
 """Clusters the tests use. Two of them may not be committed: tests that need them skip with a visible reason."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ def sample() -> atdm.Cluster:
 @pytest.fixture(scope="session")
 def refit64() -> atdm.Cluster:
     return _outside("ATDM_REFIT64")
+
+
+@pytest.fixture(scope="session")
+def experiment() -> Callable[[str], atdm.Cluster]:
+    """One of the runs of the same buildings: passive, probed, events or off."""
+    folder = os.environ.get("ATDM_EXPERIMENTS")
+    if not folder:
+        pytest.skip("ATDM_EXPERIMENTS is not set to the folder of the experiments")
+    return lambda run: atdm.read_cluster(Path(folder) / run / "zones.parquet", Path(folder) / "weather.parquet")
 
 
 @pytest.fixture(scope="session")

@@ -302,12 +302,9 @@ def test_a_start_without_an_offset_is_on_the_clock_of_the_tables():
 
 
 def test_select_keeps_the_model_it_chose(monkeypatch, capsys, files, tmp_path):
-    code, _, _ = run(monkeypatch, capsys, "select", *files, "--orders", 1, "--ridges", "50,100", "--protocol", "plain",
-                     "-o", tmp_path / "best")  # fmt: skip
-    assert code == 0 and atdm.Model.load(tmp_path / "best" / "model.json").order == 1
-    assert {path.name for path in (tmp_path / "best").iterdir()} == {
-        "model.json", "metrics.json", "series.csv", "ledger.json", "report.html",
-    }  # fmt: skip
+    code, out, _ = run(monkeypatch, capsys, "select", *files, "--protocol", "plain", "--json", "-o", tmp_path / "best")
+    model = atdm.Model.load(tmp_path / "best" / "model.json")
+    assert code == 0 and model.words() == json.loads(out)["words"] and model.made != "estimated"
 
 
 def test_check_says_what_agents_ask_for_beyond_clean_data(monkeypatch, capsys, files, tmp_path):

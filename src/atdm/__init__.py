@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from atdm.lab.attacks.score import Finding
     from atdm.lab.audit import audit
     from atdm.lab.compare import compare
+    from atdm.model.current import Update
     from atdm.model.diagnostics import Diagnostics, diagnose
     from atdm.model.fitted import Model
     from atdm.protocol.rules import Rules
     from atdm.run import Cost, Fit, fit
+    from atdm.use.drift import Drift, drift
     from atdm.use.flexibility import Flexibility, flexibility
     from atdm.use.forecast import Forecast, forecast
-    from atdm.use.select import Selection, select
+    from atdm.use.update import update
 
 __version__ = "0.1.0"
 
@@ -35,14 +37,14 @@ _PLACES = {
     "Cost": "run", "Fit": "run", "fit": "run",
     "Flexibility": "use.flexibility", "flexibility": "use.flexibility",
     "Forecast": "use.forecast", "forecast": "use.forecast",
-    "Selection": "use.select", "select": "use.select",
+    "Update": "model.current", "update": "use.update", "Drift": "use.drift", "drift": "use.drift",
 }  # fmt: skip
 
 __all__ = [
-    "AtdmError", "Cluster", "Cost", "DataError", "Diagnostics", "Finding", "Fit", "Flexibility", "Forecast", "Imported",
-    "Model", "NotConverged", "Observation", "PeerError", "Rules", "RunAborted", "Selection", "UsageError", "audit",
-    "compare", "diagnose", "fit", "flexibility", "forecast", "import_tables", "load_sample", "observe", "read_cluster",
-    "report", "select",
+    "AtdmError", "Cluster", "Cost", "DataError", "Diagnostics", "Drift", "Finding", "Fit", "Flexibility", "Forecast",
+    "Imported", "Model", "NotConverged", "Observation", "PeerError", "Rules", "RunAborted", "Update", "UsageError",
+    "audit", "compare", "diagnose", "drift", "fit", "flexibility", "forecast", "import_tables", "load_sample",
+    "observe", "read_cluster", "report", "update",
 ]  # fmt: skip
 
 

@@ -5,13 +5,14 @@ plan the run → enrol the agents → carry messages until the aggregator is don
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,14 +21,23 @@ from rich.console import Console
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.clock import season_steps
+from atdm.data.holidays import days_of
+from atdm.data.probe import windows_of
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
+from atdm.model.calendar import Calendar
+from atdm.model.choosing import Choice, choose
+from atdm.model.cop import Cop, estimate_cop
+from atdm.model.current import chosen_model
 from atdm.model.diagnostics import Diagnostics, diagnose
 from atdm.model.fitted import Model, Origin
+from atdm.model.horizons import Horizon, horizons
+from atdm.model.planning import Planning, planning_of
+from atdm.model.released import Released
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
@@ -46,7 +56,11 @@ from atdm.transport import local
 from atdm.transport.disk import StateFolder
 from atdm.types import FloatArray, IntArray
 
+LoadKind = Literal["heat", "electricity"]
+LOAD_KINDS: tuple[LoadKind, ...] = get_args(LoadKind)
+
 FEW_ROWS = 5  # rows per parameter below which a fit warns
+FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +113,7 @@ class Fit:
     agents : int
         Agents in the run.
     model : Model
-        Eq. (2) as estimated.
+        Eq. (2) as the protocol estimated it. `Fit.chosen` is the one to use.
     weights : pandas.Series or None
         ξ by agent [-]. A simulation owns all agents; a deployed aggregator has none of them.
     iterations : int
@@ -124,12 +138,18 @@ class Fit:
         The model's inputs on the released rows.
     solver_residual : float, default 0.0
         Relative residual at which the search for weights stopped; 0 where there was none [-].
-    notes : tuple of str
-        What the person should know about this fit.
+    said : tuple of str
+        What the person should know about the run; `Fit.notes` has that, and why it cannot be planned with.
     out : dict
         Agent that stayed out of the run → why.
     transcript : dict
         Party → what it saw, where `transcript=True` asked for it.
+    probed : tuple
+        Experiments in the window: from when until when each went on.
+    load_kind : {"heat", "electricity"}
+        What the load is; of electricity the chosen model has the COP curve (`Fit.released`).
+    holidays : frozenset of date
+        Local days that may count as Sundays in the chosen model.
     """
 
     protocol: str
@@ -148,9 +168,13 @@ class Fit:
     cost: Cost
     inputs: Inputs
     solver_residual: float = 0.0
-    notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
     out: dict[str, str] = field(default_factory=dict)
     transcript: dict[str, list[Seen]] = field(default_factory=dict)
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = ()
+    load_kind: LoadKind = "heat"
+    holidays: frozenset[date] = frozenset()
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
 
     @property
     def converged(self) -> bool:
@@ -184,10 +208,99 @@ class Fit:
         return pd.concat([self.state, self.load], axis=1).assign(part=parts)
 
     @property
+    def released(self) -> Released:
+        """The rows that the aggregator has: temperature, load and weather."""
+        rows = replace(Released.of(self.inputs, self.state), equal=self.weighting == "equal", probed=self.probed)
+        if self.load_kind == "heat":
+            return rows
+        return replace(rows, cop=cast(Cop, self._once("cop", self._find_cop)))
+
+    @property
+    def choice(self) -> Choice | None:
+        """How order and day types were chosen on the training rows; None where these are too few for any model."""
+        return cast(Choice | None, self._once("choice", self._choose))
+
+    @property
+    def chosen(self) -> Model:
+        """The model that forecasts use: physical, chosen on training rows, with its rows and its record of errors.
+
+        Where the rows are too few to choose, the model that the protocol estimated, without bands.
+        """
+        return cast(Model, self._once("chosen", self._make_chosen))
+
+    @property
+    def judged(self) -> Planning | None:
+        """What the training rows say about planning; None where they are too few for any model."""
+        return cast(Planning | None, self._once("judged", self._judge_planning))
+
+    @property
+    def planning(self) -> Model | None:
+        """The model that flexibility uses; None where the response to load cannot be known (`notes` say why)."""
+        judged = self.judged
+        if judged is None or judged.coefficients is None:
+            return None
+        return self.chosen.for_planning(judged.coefficients, judged.calendar)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the person should know about this fit; also why it cannot be planned with, where that is so."""
+        return self.said if self.judged is None else (*self.said, *self.judged.notes())
+
+    @property
+    def horizons(self) -> dict[str, tuple[Horizon, ...]]:
+        """Test errors after 1 h, 6 h and 24 h from every origin: of the "chosen" and of the "estimated" model."""
+        return cast(dict[str, tuple[Horizon, ...]], self._once("horizons", self._judge))
+
+    @property
+    def restarts(self) -> int:
+        """How often the free run of the test rows started anew after a gap: each time it is given measured values."""
+        tested = self.inputs.segment[self.inputs.train :]
+        return len(np.unique(tested)) - 1 if len(tested) else 0
+
+    @property
     def diagnostics(self) -> Diagnostics:
-        """Residuals, poles, gains, standard errors, warnings: from what was released, when asked for."""
-        step_hours = self.model.step.total_seconds() / 3600
-        return diagnose(self.model.coefficients, self.inputs, self.state.to_numpy(float), step_hours)
+        """Residuals, poles, gains, standard errors, warnings of the chosen model: from what was released."""
+        model = self.chosen
+        inputs = self.released.inputs(model.calendar, self.inputs.train)
+        return diagnose(model.coefficients, inputs, self.state.to_numpy(float), model.calendar.step_hours)
+
+    def _once(self, name: str, work: Callable[[], Any]) -> Any:
+        """What takes a second is worked out when it is asked for, and kept."""
+        if name not in self.worked_out:
+            with one_blas_thread():
+                self.worked_out[name] = work()
+        return self.worked_out[name]
+
+    def _find_cop(self) -> Cop:
+        return estimate_cop(self.inputs, self.state.to_numpy(float), self.model.calendar)
+
+    def _choose(self) -> Choice | None:
+        rows = self.released
+        try:
+            inputs = rows.inputs(self.model.calendar, self.inputs.train)
+            return choose(inputs, rows.state, rows.time, self.model.calendar, holidays=self.holidays)
+        except UsageError:
+            return None
+
+    def _make_chosen(self) -> Model:
+        if self.choice is None:
+            return self.model
+        return chosen_model(self.choice, self.released, self.inputs.train, self.model.origin)
+
+    def _judge_planning(self) -> Planning | None:
+        if self.choice is None:
+            return None
+        return planning_of(self.released, self.inputs.train, self.choice.calendar)
+
+    def _judge(self) -> dict[str, tuple[Horizon, ...]]:
+        rows, train, n = self.released, self.inputs.train, len(self.inputs)
+        both = (("chosen", self.chosen, rows), ("estimated", self.model, replace(rows, cop=None)))
+        return {
+            name: horizons(
+                model.coefficients, own.inputs(model.calendar, train), own.state, model.calendar.step_hours, train, n
+            )
+            for name, model, own in both
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """The object that --json prints; numbers that do not exist are null."""
@@ -201,7 +314,9 @@ class Fit:
             "ridge": self.ridge,
             "rss": self.rss,
             "model": self.model.as_dict(),
-            "metrics": self.metrics,
+            "chosen": self._chosen_document(),
+            "planning": None if self.judged is None else self.judged.as_dict(),
+            "metrics": {**self.metrics, "horizons": self.horizons_document()},
             "ledger": self.ledger,
             "cost": asdict(self.cost),
             "solver_residual": self.solver_residual,
@@ -211,6 +326,20 @@ class Fit:
         }
         cleaned: dict[str, Any] = without_nan(document)
         return cleaned
+
+    def _chosen_document(self) -> dict[str, Any]:
+        model = self.chosen
+        choice = None if self.choice is None else self.choice.as_dict()
+        return {"words": model.words(), **model.as_dict(), **model.calendar.as_dict(), "choice": choice}
+
+    def choice_document(self) -> dict[str, Any]:
+        """What `atdm select --json` prints."""
+        document: dict[str, Any] = without_nan({**self._chosen_document(), "horizons": self.horizons_document()})
+        return document
+
+    def horizons_document(self) -> dict[str, list[dict[str, Any]]]:
+        """Test errors at fixed horizons, as JSON has them."""
+        return {name: [h.as_dict() for h in found] for name, found in self.horizons.items()}
 
 
 def fit(
@@ -231,6 +360,9 @@ def fit(
     rules: Rules | None = None,
     transcript: bool = False,
     state: str | Path | None = None,
+    holidays: str | Iterable[date] | None = None,
+    probed: pd.DataFrame | None = None,
+    load: LoadKind = "heat",
 ) -> Fit:
     """Fit the aggregate thermal model of a cluster, every agent being simulated in this process.
 
@@ -270,6 +402,14 @@ def fit(
         Keep what every party saw in `Fit.transcript`, for an audit.
     state : str or Path, optional
         Folder in which the agents keep keys and accounts; without it they forget every fit.
+    holidays : str or iterable of date, optional
+        Public holidays that may count as Sundays in the chosen model: a country or COUNTRY/REGION ("GB", "US/IL"), a
+        file of dates, or dates.
+    probed : pandas.DataFrame, optional
+        Blocks of an experiment in the window, as `atdm probe` writes them: time, until, setpoint_offset_k [K].
+    load : {"heat", "electricity"}, default "heat"
+        What the load is. With "electricity" the chosen model has load × outdoor temperature as a further input: the COP
+        of heat pumps, found in the released rows.
 
     Returns
     -------
@@ -291,13 +431,19 @@ def fit(
     >>> fit = atdm.fit(atdm.load_sample(), protocol="plain")
     >>> round(fit.metrics["test"]["free_run"]["r2"], 2)
     0.88
+    >>> fit.chosen.words()
+    'order 3, weekdays and weekends apart, chosen on training rows and refined on its forecasts of 24 h'
     """
+    free, moved = days_of(holidays, cluster.time), () if probed is None else windows_of(probed)
     options = fit_options(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
         tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
     own = replace(Rules() if rules is None else rules, dither=dither)
-    return fit_cluster(cluster, options, own, progress=progress, transcript=transcript, state=state)
+    return fit_cluster(
+        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
 
 
 def fit_cluster(
@@ -308,8 +454,13 @@ def fit_cluster(
     progress: bool = False,
     transcript: bool = False,
     state: str | Path | None = None,
+    holidays: frozenset[date] = frozenset(),
+    probed: tuple[tuple[pd.Timestamp, pd.Timestamp], ...] = (),
+    load_kind: LoadKind = "heat",
 ) -> Fit:
     """`fit` with its options in one struct, as the commands have them."""
+    if load_kind not in LOAD_KINDS:
+        raise UsageError(f"load {load_kind!r}: choose 'heat' or 'electricity'")
     rules = Rules() if rules is None else rules
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
@@ -318,8 +469,10 @@ def fit_cluster(
         raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
-            return _fit_plain(cluster, plan)
-        return simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+            found = _fit_plain(cluster, plan)
+        else:
+            found = simulate(cluster, plan, rules, transcript=transcript, report=report, state=state)
+    return replace(found, holidays=holidays, probed=probed, load_kind=load_kind)
 
 
 def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
@@ -536,7 +689,8 @@ def collect(
         weighting=plan.weights,
         agents=agents,
         model=Model(
-            coefficients=estimate.coefficients, step=step, timezone=plan.timezone,
+            coefficients=estimate.coefficients,
+            calendar=Calendar(step=step, timezone=plan.timezone, season=plan.period),
             origin=None if run is None or plan.protocol != "blind" else origin_of(run),
         ),
         weights=weights,
@@ -551,11 +705,11 @@ def collect(
         cost=cost,
         inputs=public_inputs(plan, outcome.kept, outcome.load, weather),
         solver_residual=estimate.solver_residual,
-        notes=notes,
+        said=notes,
         out=out or {},
         transcript=transcript or {},
     )  # fmt: skip
-    return replace(found, notes=(*notes, *warnings_of(found, plan)))
+    return replace(found, said=(*notes, *warnings_of(found, plan)))
 
 
 def origin_of(run: Run) -> Origin:
@@ -589,7 +743,7 @@ def warnings_of(fit: Fit, plan: Plan) -> tuple[str, ...]:
     if plan.protocol == "blind" and plan.weights == "fitted":
         if fit.agents < FEW_AGENTS:
             notes.append(f"{fit.agents} agents: below {FEW_AGENTS} the totals that peers see are sums of few")
-        if fit.status is Status.CAPPED:
+        if fit.status is Status.CAPPED and fit.excess > FAR:
             notes.append(
                 f"the agents' limits ended the search after {fit.cost.sums} totals, within {percent(fit.excess)} of "
                 "the best possible weights at this ridge; more owners or a larger ridge bring it closer"

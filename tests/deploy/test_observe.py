@@ -18,6 +18,7 @@ from atdm.deploy.rehearse import write_data
 from atdm.deploy.watch import Seeing, until_next_row, watch_rows
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.thermal import Coefficients
+from atdm.model.calendar import Calendar
 from atdm.model.fitted import Origin
 from atdm.protocol.company import flags
 from atdm.use.series import continued, with_rows
@@ -25,6 +26,7 @@ from tests.deploy.theatre import AGENTS, ROWS, ROWS_A_DAY, Theatre
 
 LATER = 2 * ROWS_A_DAY
 DAY = pd.Timedelta("24h")
+HALF_HOURS = Calendar(step=pd.Timedelta("30min"), timezone="UTC", season=48)
 
 
 @pytest.fixture(autouse=True)
@@ -281,12 +283,12 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
 def grid_model(run: bytes = bytes(32)) -> atdm.Model:
     """Half-hours that end ten minutes past."""
     origin = Origin(run=run, company=("ab",), end=pd.Timestamp("2024-01-01T00:10Z"))
-    return atdm.Model(coefficients=None, step=pd.Timedelta("30min"), timezone="UTC", origin=origin)
+    return atdm.Model(coefficients=None, calendar=HALF_HOURS, origin=origin)
 
 
 def test_a_model_says_who_released_it_or_is_refused(tmp_path):
     theatre = Watched(tmp_path)
-    model = atdm.Model(coefficients=None, step=theatre.cluster.step, timezone="UTC")
+    model = atdm.Model(coefficients=None, calendar=Calendar(step=theatre.cluster.step, timezone="UTC", season=4))
     with pytest.raises(UsageError, match="which agents released it"):
         seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]))
         watch_rows(theatre.config("tls://127.0.0.1:1"), model, print, print, seeing)
@@ -337,7 +339,7 @@ def test_a_run_goes_on_from_rows_that_follow_each_other(unit):
     plan = pd.Series(7.0, index=pd.date_range(time[2], periods=4, freq="30min"))
     c = Coefficients(alpha=np.array([1.4, -0.5]), beta=np.zeros(3), gamma=np.zeros(3), theta=np.zeros(3),
                      occupancy=np.zeros(48))  # fmt: skip
-    model = atdm.Model(coefficients=c, step=pd.Timedelta("30min"), timezone="UTC")
+    model = atdm.Model(coefficients=c, calendar=HALF_HOURS)
     load, first, start = continued(model, rows, plan)
     assert load.tolist() == [3.0, 4.0, 7.0, 7.0] and first.tolist() == [19.2, 19.3]  # what was measured, then the plan
     assert start == "2024-01-01T01:00:00+00:00"

@@ -1,87 +1,133 @@
-"""Bands hold the share of the future they promise, when the model is right."""
+"""Bands hold what they say: by errors of past forecasts, and drawn with nothing but what was known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import atdm
-from atdm.kernel.descent import sp1
-from atdm.kernel.design import Design, Inputs
-from atdm.kernel.thermal import Coefficients, coefficients
-from atdm.model.bands import Training, band, block_bootstrap, simulate_paths
+from atdm.model.bands import KEPT, PARTS, Record, half_widths, held, record_of
+from atdm.model.current import left_out_errors, recipe_of
 
-TRUE = Coefficients(
-    alpha=np.array([1.3, -0.35]), beta=np.array([0.1, 0.05, 0.0]), gamma=np.array([0.01, 0.0, 0.0]),
-    theta=np.array([0.4, 0.0, 0.0]), occupancy=np.array([0.2, 0.5, 0.3, 0.1]),
-)  # fmt: skip
+HOUR = pd.Timedelta("1h")
 
 
-def world(rng: np.random.Generator, rows: int, train: int) -> tuple[Inputs, np.ndarray]:
-    inputs = Inputs(
-        load=rng.gamma(2, 1, rows), outdoor=rng.normal(5, 3, rows), solar=rng.uniform(0, 0.4, rows),
-        phase=np.arange(rows) % 4, segment=np.zeros(rows, np.int64), period=4, train=train,
-    )  # fmt: skip
-    state = np.full(rows, 20.0)
-    forcing = TRUE.forcing(inputs, np.arange(2, rows)) + rng.normal(0, 0.1, rows - 2)
-    for t in range(2, rows):
-        state[t] = forcing[t - 2] + TRUE.alpha @ state[t - 2 : t][::-1]
-    return inputs, state
+def record(errors: np.ndarray, expected: np.ndarray, first: str = "2024-01-01") -> Record:
+    """Of hourly forecasts: errors origins × steps, expected ones from leave-block-out."""
+    time = pd.date_range(first, periods=len(errors), freq="1h", tz="UTC").as_unit("ns")
+    return replace(record_of(expected, HOUR), time=time, errors=errors)
 
 
-def part(inputs: Inputs, start: int, stop: int) -> Inputs:
-    cut = slice(start, stop)
-    return Inputs(
-        load=inputs.load[cut], outdoor=inputs.outdoor[cut], solar=inputs.solar[cut], phase=inputs.phase[cut],
-        segment=inputs.segment[cut], period=inputs.period, train=0,
-    )  # fmt: skip
+def test_bands_hold_their_share_where_errors_stay_what_they_were():
+    random = np.random.default_rng(1)
+    found = record(random.normal(0, 1, (600, 3)), random.normal(0, 1, (500, 3)))
+    for level in (0.8, 0.95):
+        drawn = held(found, level)
+        assert (np.abs(found.errors) <= drawn.at_origins).mean() == pytest.approx(level, abs=0.03)
+        assert drawn.now == pytest.approx(np.full(3, {0.8: 1.28, 0.95: 1.96}[level]), rel=0.25)
 
 
-def test_coverage_is_nominal_where_the_model_is_true():
-    rng = np.random.default_rng(11)
-    inside = {0.8: [], 0.95: []}
-    for world_number in range(30):
-        inputs, state = world(rng, 300, 250)
-        design = Design.build(inputs, 2)
-        alpha, _ = sp1(design.projected_lags(state - 20))
-        c, _ = coefficients(design, 4, alpha, state)
-        training = Training.of(c, inputs, state)
-        paths = simulate_paths(c, training, part(inputs, 250, 300), state[250:252], paths=300, seed=world_number)
-        for level, hits in inside.items():
-            low, high = band(paths, level)
-            hits.append(((low <= state[250:]) & (state[250:] <= high))[2:].mean())
-    assert np.mean(inside[0.8]) == pytest.approx(0.80, abs=0.06)
-    assert np.mean(inside[0.95]) == pytest.approx(0.95, abs=0.04)
+def test_bands_widen_where_forecasts_turn_out_worse_and_hold_again():
+    random = np.random.default_rng(2)
+    worse = random.normal(0, 3, (24 * 14, 1))
+    found = record(worse, random.normal(0, 1, (500, 1)))
+    drawn = held(found, 0.8)
+    inside = (np.abs(worse) <= drawn.at_origins)[:, 0]
+    assert inside[:24].mean() < 0.6
+    assert inside[24 * 4 :].mean() == pytest.approx(0.8, abs=0.05)
 
 
-def test_blocks_are_runs_of_the_series():
-    series = np.arange(50.0)
-    drawn = block_bootstrap(series, 5, (4, 23), seed=2)
-    assert drawn.shape == (4, 23)
-    steps = np.diff(drawn, axis=1)
-    inside_block = np.arange(1, 23) % 5 != 0
-    assert (steps[:, inside_block] == 1).all()
+def test_a_band_uses_nothing_that_was_not_known_at_its_origin():
+    """Changing an error changes no band of an origin before its truth was known."""
+    random = np.random.default_rng(3)
+    errors = random.normal(0, 1, (200, 24))
+    changed = errors.copy()
+    errors[100], changed[100] = 0.0, 50.0
+    expected = random.normal(0, 1, (300, 24))
+    a, b = (held(record(e, expected), 0.8).at_origins for e in (errors, changed))
+    for step in range(24):
+        known_from = 100 + step + 1  # the truth k steps after an origin is there k + 1 rows later
+        assert np.array_equal(a[:known_from, step], b[:known_from, step])
+        assert not np.array_equal(a[known_from:, step], b[known_from:, step])
 
 
-def test_model_file_keeps_what_the_bands_need(tmp_path, sample):
-    from atdm.use.forecast import trained
+def test_before_forgets_forecasts_whose_truth_came_later():
+    found = record(np.ones((10, 3)), np.ones((20, 3)))
+    cut = found.before(found.time[6])
+    assert len(cut.time) == 6
+    assert np.isnan(cut.errors[5, 1:]).all() and cut.errors[5, 0] == 1.0
+    assert np.isfinite(cut.errors[3]).all()
 
+
+def test_old_errors_are_forgotten_and_none_is_counted_twice():
+    found = record(np.ones((48, 2)), np.ones((20, 2)))
+    again = found.with_errors(found.time[-3:], np.zeros((3, 2)))
+    assert len(again.time) == 48 and (again.errors == 1).all()
+    later = pd.date_range(found.time[-1] + KEPT, periods=3, freq="1h")
+    assert len(found.with_errors(pd.DatetimeIndex(later), np.zeros((3, 2))).time) == 3
+
+
+def test_beyond_a_day_bands_grow_as_the_memory_of_the_model_does(sample):
+    model = atdm.fit(sample, "plain").chosen
+    now = held(model.record, 0.8).now
+    week = half_widths(model.coefficients, now, 7 * 48)
+    assert np.array_equal(week[:48], now)
+    assert (np.diff(week[47:]) >= 0).all() and week[-1] < 4 * now[-1]
+
+
+def test_left_out_errors_are_those_of_models_without_the_block(sample):
+    """The first block's errors do not change when its own readings do, but for what they forecast from."""
     fit = atdm.fit(sample, "plain")
-    model = trained(fit)
+    model = replace(fit.chosen, made="chosen")
+    inputs, state = model.released.inputs(model.calendar, fit.inputs.train).training_part(), fit.train.to_numpy(float)
+    errors = left_out_errors(recipe_of(model), model.calendar, inputs, state)
+    whole = np.isfinite(errors).all(axis=1)
+    assert errors.shape[1] == 48 and 0.6 * len(state) < whole.sum() < len(state)
+    seen = np.abs(errors[:, -1][whole])
+    assert seen.mean() > 0.05  # a model that had seen the block would do better than this by far
+    assert model.record.expected.shape == (PARTS + 1, 48)
+
+
+def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
+    fit = atdm.fit(sample, "plain", holidays=[pd.Timestamp("2018-01-15").date()])
+    model = fit.chosen
     model.save(tmp_path / "model.json")
     back = atdm.Model.load(tmp_path / "model.json")
-    assert back.training is not None and model.training is not None
-    np.testing.assert_array_equal(back.training.residuals, model.training.residuals)
-    np.testing.assert_array_equal(back.training.covariance, model.training.covariance)
+    assert back.calendar == model.calendar and back.made == model.made and back.trained == fit.inputs.train
+    assert back.words() == model.words()
+    np.testing.assert_array_equal(back.released.time, model.released.time)
+    np.testing.assert_allclose(back.released.state, model.released.state, rtol=1e-5)
+    np.testing.assert_allclose(held(back.record, 0.8).now, held(model.record, 0.8).now)
+    for name in ("alpha", "beta", "gamma", "theta", "occupancy"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(model, name))
     fit.model.save(tmp_path / "bare.json")
-    assert atdm.Model.load(tmp_path / "bare.json").training is None
+    bare = atdm.Model.load(tmp_path / "bare.json")
+    assert bare.released is None and bare.record is None and bare.made == "estimated"
 
 
-def test_model_file_with_training_of_another_model_is_refused(tmp_path, sample):
-    from atdm.use.forecast import trained
-
-    document = json.loads(trained(atdm.fit(sample, "plain")).to_json())
-    document["training"]["covariance"] = [[1.0]]
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d["record"].update(expected_k=[[1.0]]),
+        lambda d: d["released"]["load_kw"].pop(),
+        lambda d: d["released"].update(trained=99_999),
+        lambda d: d.update(day_types="holidays only"),
+        lambda d: d.update(day_types="all days"),
+        lambda d: d.update(made="guessed"),
+        lambda d: d["released"]["runs"].reverse() or d["released"]["runs"].append(["2018-01-01T00:00:00+00:00", 1]),
+        lambda d: d["record"]["time"].reverse(),
+    ],
+)
+def test_model_file_whose_parts_do_not_belong_together_is_refused(tmp_path, sample_model, spoil):
+    document = json.loads(sample_model)
+    spoil(document)
     (tmp_path / "model.json").write_text(json.dumps(document))
-    with pytest.raises(atdm.DataError, match="do not belong together"):
+    with pytest.raises(atdm.DataError, match="model.json written by atdm"):
         atdm.Model.load(tmp_path / "model.json")
+
+
+@pytest.fixture(scope="module")
+def sample_model() -> str:
+    return atdm.fit(atdm.load_sample(), "plain").chosen.to_json()

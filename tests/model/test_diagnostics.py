@@ -14,9 +14,7 @@ from atdm.kernel.thermal import Coefficients
 from atdm.model.diagnostics import (
     Regression,
     autocorrelation,
-    coefficient_draws,
     diagnose,
-    flat,
     ljung_box,
     newey_west,
     roots,
@@ -57,8 +55,14 @@ def fitted():
     return atdm.fit(tiny(rows=200), "plain", order=2)
 
 
-def test_whiteness_is_that_of_statsmodels(fitted):
-    d = fitted.diagnostics
+@pytest.fixture(scope="module")
+def estimated(fitted):
+    """Of the model that least squares gives, as statsmodels has it."""
+    return diagnose(fitted.model.coefficients, fitted.inputs, fitted.state.to_numpy(), 0.5)
+
+
+def test_whiteness_is_that_of_statsmodels(fitted, estimated):
+    d = estimated
     e = Regression.build(fitted.model.coefficients, fitted.inputs, fitted.state.to_numpy()).residuals
     lags = d.whiteness.lags
     table = acorr_ljungbox(e, lags=[lags], model_df=2)
@@ -67,14 +71,14 @@ def test_whiteness_is_that_of_statsmodels(fitted):
     np.testing.assert_allclose(d.autocorrelation, reference_acf(e, nlags=lags, fft=False)[1:], atol=1e-12)
 
 
-def test_newey_west_is_that_of_statsmodels(fitted):
+def test_newey_west_is_that_of_statsmodels(fitted, estimated):
     r = Regression.build(fitted.model.coefficients, fitted.inputs, fitted.state.to_numpy())
     lags = season_lags(fitted.model.period, len(r.rows))
     target = fitted.state.to_numpy()[r.rows] - 20.0
     ols = sm.OLS(target, r.columns).fit(cov_type="HAC", cov_kwds={"maxlags": lags, "use_correction": True})
     own = newey_west(r.columns, ols.resid, r.rows, fitted.inputs.segment, lags)
     np.testing.assert_allclose(own, ols.cov_params(), rtol=1e-6, atol=1e-12)
-    for name, values in fitted.diagnostics.standard_errors.items():
+    for name, values in estimated.standard_errors.items():
         assert values.shape == getattr(fitted.model, name).shape
         assert (values > 0).all()
 
@@ -102,8 +106,9 @@ def test_time_constants_do_not_depend_on_the_step(step_hours):
 @pytest.mark.parametrize("protocol", ["plain", "blind"])
 def test_time_constants_of_a_known_two_state_model_are_recovered_within_5_percent(protocol):
     found = atdm.fit(two_state(), protocol).diagnostics
-    np.testing.assert_allclose(found.time_constants, true_time_constants(), rtol=0.05)
+    np.testing.assert_allclose(found.time_constants[:2], true_time_constants(), rtol=0.05)
     assert found.stable
+    assert (found.time_constants[2:] < found.step_hours / 2).all()  # an order too many is a mode that is gone at once
 
 
 def test_gains_are_where_a_long_run_settles():
@@ -121,16 +126,6 @@ def test_shares_of_variance_add_up_to_one_and_go_to_the_term_that_moves():
     assert sum(share.values()) == pytest.approx(1.0)
     assert share["load"] > 0.9
     assert abs(share["residual"]) < 1e-9
-
-
-def test_draws_have_the_covariance_they_are_given():
-    c = model([0.9])
-    scale = np.diag(np.linspace(1, 2, len(flat(c)))) * 1e-3
-    drawn = np.array([flat(d) for d in coefficient_draws(c, scale, 4000, seed=1)])
-    np.testing.assert_allclose(np.diag(np.cov(drawn.T))[:7], np.diag(scale)[:7], rtol=0.1)
-    # a draw of α leaves a cluster at 20 °C where it is
-    level = drawn[:, 0] * 20 + drawn[:, -1]
-    assert level.std() == pytest.approx(np.sqrt(scale[-1, -1]), rel=0.1)
 
 
 def test_diagnostics_turn_into_json(fitted):
@@ -164,13 +159,13 @@ def test_a_sound_model_has_no_warning():
     assert diagnose(c, inputs, state, 0.5).warnings == ()
 
 
-def test_correlated_residuals_are_called_so():
+def test_correlated_residuals_are_seen():
     c = model([0.9])
     inputs, state = simulated(c, rows=600)
     sensor = np.random.default_rng(0).normal(0, 0.2, 600)  # noise of the reading, which the next step does not repeat
     found = diagnose(c, inputs, state + sensor, 0.5)
     assert found.whiteness.p_value < 1e-3
-    assert any("residuals are correlated" in warning for warning in found.warnings)
+    assert found.autocorrelation[0] < -0.1
 
 
 def test_ljung_box_has_order_fewer_degrees():

@@ -10,17 +10,10 @@ from atdm.kernel.thermal import free_run
 from atdm.report.evidence import enough_rows, horizon_errors, prediction, residuals, runs, step_response
 
 
-def test_the_dashed_run_is_the_one_the_metrics_are_of(simulated: atdm.Fit) -> None:
-    told, train = prediction(simulated), simulated.inputs.train
-    error = told.free[train:] - simulated.test.to_numpy()
-    assert np.isnan(told.free[:train]).all()
-    assert np.sqrt((error**2).mean()) == pytest.approx(simulated.metrics["test"]["free_run"]["rmse"], rel=1e-9)
-
-
 def test_runs_cover_every_row_once_and_never_cross_a_gap(simulated: atdm.Fit) -> None:
     rows = len(simulated.inputs)
     inputs = replace(simulated.inputs, segment=np.repeat([0, 1, 2], [70, 3, rows - 73]).astype(np.int64))
-    found = runs(inputs, 2)
+    found = runs(inputs, 2, inputs.period)
     drawn = np.concatenate([np.arange(first, stop) for _, first, stop in found])
     assert len(np.unique(drawn)) == len(drawn)
     for given, first, stop in found:
@@ -33,14 +26,14 @@ def test_bands_hold_the_prediction_and_most_measurements(simulated: atdm.Fit) ->
     ahead = told.horizon > 0
     assert (told.low[ahead] < told.high[ahead]).all()
     assert 0.7 < told.inside <= 1.0
-    assert told.horizon.max() <= simulated.model.period
+    assert told.horizon.max() <= simulated.chosen.season
     again = prediction(simulated)
     assert np.array_equal(told.low, again.low), "the same fit gives the same page"
 
 
 def test_error_after_one_step_is_the_one_step_error(simulated: atdm.Fit) -> None:
     rows, errors = residuals(simulated)
-    steps, starts = 4, rows[rows >= simulated.inputs.train + 1]
+    steps, starts = 4, rows[rows >= simulated.inputs.train]
     starts = starts[starts + steps <= len(simulated.inputs)]
     expected = np.sqrt(np.mean(errors[np.isin(rows, starts)] ** 2))
     assert horizon_errors(simulated, steps)["model"][0] == pytest.approx(expected, rel=1e-9)

@@ -15,6 +15,7 @@ import atdm
 from atdm.report import learned
 from atdm.report.page import compare_page, fit_page
 from atdm.report.text import summary
+from atdm.report.words import restarted
 from atdm.run import percent
 from tests.clusters import tiny
 
@@ -68,8 +69,31 @@ def test_headings_step_down_one_at_a_time_and_references_lead_somewhere(html: st
 
 def test_the_first_sentence_says_what_was_fitted_how_well_and_what_was_learned(html: str, simulated: atdm.Fit) -> None:
     lead = re.sub(r"<[^>]+>", "", re.search(r'<p class="lead">(.*?)</p>', html, re.S)[1])
-    assert "12 agents" in lead and "1 January 2024" in lead and "blind" in lead and "nothing else" in lead
-    assert f"R² {simulated.metrics['test']['free_run']['r2']:.3f}" in lead.replace("−", "-")
+    assert "12 agents" in lead and "1 January 2024" in lead and simulated.chosen.words() in lead
+    last = simulated.horizons["chosen"][-1]
+    assert f"{last.rmse:.2f} K after 24 h" in lead and f"“no change” is off by {last.persistence_rmse:.2f} K" in lead
+    assert "nothing else" in html and "R²" not in lead
+
+
+@pytest.mark.parametrize("r2", [-1263.4, -0.02])
+def test_no_line_prints_an_absurd_number(simulated: atdm.Fit, r2: float) -> None:
+    bad = {"rmse": 99.9, "mape": 431.0, "r2": r2}
+    metrics = {part: {"one_step": bad, "free_run": bad} for part in ("train", "test")}
+    shown = fit_page(replace(simulated, metrics=metrics), "title")
+    console = Console(record=True, width=160, file=StringIO())
+    console.print(summary(replace(simulated, metrics=metrics), "title"))
+    for text in (re.sub(r"<(script|svg).*?</\1>", "", shown, flags=re.S), console.export_text()):
+        assert not re.search(r"[−-]1,?263|\b431\.", text)
+
+
+def test_a_free_run_that_restarted_often_says_so(simulated: atdm.Fit) -> None:
+    inputs, rows = simulated.inputs, len(simulated.inputs)
+    gaps = replace(simulated, inputs=replace(inputs, segment=np.arange(rows) // 8))
+    assert gaps.restarts > 3
+    console = Console(record=True, width=200, file=StringIO())
+    console.print(summary(gaps, "title"))
+    assert "more than once a week, so that it says little" in console.export_text()
+    assert "one run" in restarted(simulated)
 
 
 def test_every_figure_has_a_caption_and_its_data(html: str) -> None:
@@ -156,7 +180,7 @@ def test_fitted_weights_are_named_first_with_how_good_they_are(html: str, simula
 
 def test_who_stayed_out_is_named_with_what_would_help(simulated: atdm.Fit) -> None:
     out = {"home7": "too few readings on some days", "home8": "no answer", "home9": "fitted weights: not allowed"}
-    missing = replace(simulated, out=out, notes=("3 agents stayed out: home7 (too few readings on some days), …",))
+    missing = replace(simulated, out=out, said=("3 agents stayed out: home7 (too few readings on some days), …",))
     told = words(fit_page(missing, "nine homes"))
     assert "12, 3 out" in told and "home7 (too few readings on some days)" in told
     assert "too few readings on some days: complete the readings" in told and "no answer: see that the agent" in told

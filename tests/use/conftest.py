@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import atdm
-from atdm.use.forecast import trained
 from tests.use.two_state import two_state
 
 
@@ -22,9 +21,9 @@ class World(NamedTuple):
 @pytest.fixture(scope="session")
 def world() -> World:
     cluster = two_state(days=20, agents=6, step_hours=1.0)
-    fit = atdm.fit(cluster, "plain", train=0.7)
+    fit = atdm.fit(cluster, "plain", train=0.7, weights="equal")
     weather = pd.DataFrame({"outdoor_temp_c": cluster.outdoor, "solar_w_m2": 1000 * cluster.solar})
-    return World(cluster, fit, trained(fit), weather, fit.test.index[0])
+    return World(cluster, fit, fit.chosen, weather, fit.test.index[0])
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,24 @@ from dataclasses import replace
 from io import StringIO
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
 import atdm
 from atdm.report.drift_page import drift_page
 from atdm.report.use_text import drift_table
-from atdm.use.drift import drift, refits
 from tests.use import two_state as known
 
-OPTIONS = {"protocol": "plain", "train": 0.99}
+
+def model_of(cluster: atdm.Cluster) -> atdm.Model:
+    """Order 2, all days alike, with all rows."""
+    fit = atdm.fit(cluster, "plain", weights="equal", train=0.5)
+    return replace(fit.model, released=fit.released, trained=fit.inputs.train)
+
+
+def observed(cluster: atdm.Cluster) -> pd.DataFrame:
+    return pd.DataFrame({"aggregate_temp_c": cluster.temperature.mean(axis=1), "load_kw": cluster.load.sum(axis=1)})
 
 
 def columns_of(page):
@@ -25,9 +33,8 @@ def columns_of(page):
 
 
 def test_a_cluster_that_stays_the_same_does_not_drift():
-    fits = refits(known.two_state(days=28, agents=6, step_hours=1.0), **OPTIONS)
-    found = drift(fits)
-    assert len(fits) == 3
+    found = atdm.drift(model_of(known.two_state(days=28, agents=6, step_hours=1.0)))
+    assert found.table["window"].nunique() == 3
     assert not found.table["drifted"].any()
     assert found.warnings == ()
     tau = found.table[found.table["quantity"] == "τ1 [h]"]
@@ -38,12 +45,10 @@ def test_a_cluster_that_changes_is_reported(monkeypatch):
     before = known.two_state(days=14, agents=6, step_hours=1.0)
     monkeypatch.setattr(known, "OUTER", 2.0)  # the windows stay open
     after = known.two_state(days=14, agents=6, step_hours=1.0)
-    later = replace(after, temperature=after.temperature.set_axis(before.time + (before.time[-1] - before.time[0])
-                                                                  + before.step))  # fmt: skip
-    time = later.temperature.index
-    later = replace(later, load=after.load.set_axis(time), outdoor=after.outdoor.set_axis(time),
-                    solar=after.solar.set_axis(time))  # fmt: skip
-    found = drift([atdm.fit(before, **OPTIONS), atdm.fit(later, **OPTIONS)])
+    shift = before.time[-1] - before.time[0] + before.step
+    found = atdm.drift(
+        model_of(before), observed(after).shift(freq=shift), after.weather.shift(freq=shift), every="14d"
+    )
     drifted = found.table[found.table["drifted"]]["quantity"].tolist()
     assert "τ1 [h]" in drifted
     assert any("τ1 [h] has left its band" in warning for warning in found.warnings)
@@ -54,8 +59,7 @@ def test_a_cluster_that_changes_is_reported(monkeypatch):
 
 
 def test_drift_is_drawn_and_printed():
-    fits = refits(known.two_state(days=28, agents=6, step_hours=2.0), **OPTIONS)
-    found = drift(fits)
+    found = atdm.drift(model_of(known.two_state(days=28, agents=6, step_hours=2.0)))
     drawn = columns_of(drift_page(found))
     assert len(drawn) == 13  # one figure a quantity
     beta = found.table[found.table["quantity"] == "β1"]
@@ -66,9 +70,9 @@ def test_drift_is_drawn_and_printed():
     assert "τ2 [h]" in console.export_text()
 
 
-def test_one_window_is_refused():
+def test_what_cannot_be_compared_is_refused():
     cluster = known.two_state(days=16, agents=6, step_hours=2.0)
-    with pytest.raises(atdm.UsageError, match="at least two"):
-        refits(cluster, **OPTIONS)
-    with pytest.raises(atdm.UsageError, match="at least two fits"):
-        drift([atdm.fit(cluster, **OPTIONS)])
+    with pytest.raises(atdm.UsageError, match="two are needed"):
+        atdm.drift(model_of(cluster))
+    with pytest.raises(atdm.UsageError, match="no rows to compare"):
+        atdm.drift(atdm.fit(cluster, "plain", weights="equal").model)

@@ -1,13 +1,29 @@
 """Flexibility keeps comfort when re-simulated, and its envelope holds every feasible schedule."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from qpsolvers import solve_qp
+from scipy.sparse import csc_matrix
 
 import atdm
+from atdm.use import flexibility as module
 from atdm.use.flexibility import feasible_loads
+from tests.use.conftest import World
+from tests.use.two_state import two_state
 
 COMFORT = (15.0, 22.0)
+
+
+@pytest.fixture(scope="module")
+def world():
+    """The known cluster with equal weights; model: the one that flexibility plans with."""
+    cluster = two_state(days=20, agents=6, step_hours=1.0)
+    fit = atdm.fit(cluster, "plain", train=0.7, weights="equal")
+    weather = pd.DataFrame({"outdoor_temp_c": cluster.outdoor, "solar_w_m2": 1000 * cluster.solar})
+    return World(cluster, fit, fit.planning, weather, fit.test.index[0])
 
 
 def price(time: pd.DatetimeIndex) -> pd.Series:
@@ -17,7 +33,7 @@ def price(time: pd.DatetimeIndex) -> pd.Series:
 @pytest.fixture(scope="module")
 def offer(world):
     return atdm.flexibility(
-        world.model, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index), power=(0.0, 40.0),
+        world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index), power=(0.0, 40.0),
         start=str(world.start),
     )  # fmt: skip
 
@@ -31,11 +47,11 @@ def polytope(world):
 def test_schedules_stay_in_comfort_when_simulated(world):
     past = pd.Series(world.fit.load.mean(), index=world.weather.index)
     found = atdm.flexibility(
-        world.model, world.weather, COMFORT, initial=[19.0, 19.0], price=price(past.index), baseline=past,
+        world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(past.index), baseline=past,
         power=(0.0, 40.0), start=str(world.start),
     )  # fmt: skip
     rows = world.weather.loc[world.start :].iloc[:26]
-    for schedule in (found.cheapest, found.dropped, found.lifted):
+    for schedule in (found.cheapest, found.expected.dropped, found.expected.lifted):
         load = np.concatenate([past.to_numpy()[:2], schedule.load.to_numpy()])
         run = world.model.simulate(load, rows, np.array([19.0, 19.0])).iloc[2:]
         assert run.min() >= COMFORT[0] - 1e-6
@@ -90,43 +106,40 @@ def test_a_load_is_held_for_the_longest_time_there_is(polytope, level):
 
 
 def test_dropped_and_lifted_schedules_do_what_their_name_says(world, offer):
-    for schedule, level, length in ((offer.dropped, 0.0, offer.drop), (offer.lifted, 40.0, offer.lift)):
+    expected = offer.expected
+    for schedule, level, length in ((expected.dropped, 0.0, expected.drop), (expected.lifted, 40.0, expected.lift)):
         steps = int(length // world.model.step)
         assert (schedule.load.iloc[:steps] == level).all()
-    assert offer.drop > pd.Timedelta(0)
+    assert expected.drop > pd.Timedelta(0)
 
 
 def test_infeasible_comfort_says_by_how_much(world):
     with pytest.raises(atdm.UsageError, match=r"at best (\d+\.\d+) K outside, first at 2024-") as refused:
-        atdm.flexibility(world.model, world.weather, (25.0, 25.5), initial=[19.0, 19.0], power=(0.0, 40.0))
+        atdm.flexibility(world.fit, world.weather, (25.0, 25.5), initial=[19.0, 19.0], power=(0.0, 40.0))
     gap = float(str(refused.value).split("at best ")[1].split(" K")[0]) + 0.001
     wider = (25.0 - gap, 25.5 + gap)
-    assert atdm.flexibility(world.model, world.weather, wider, initial=[19.0, 19.0], power=(0.0, 40.0)) is not None
+    assert atdm.flexibility(world.fit, world.weather, wider, initial=[19.0, 19.0], power=(0.0, 40.0)) is not None
 
 
 def test_a_baseline_outside_comfort_is_said(world):
     cold = pd.Series(0.0, index=world.weather.index)
-    found = atdm.flexibility(
-        world.model, world.weather, COMFORT, initial=[19.0, 19.0], baseline=cold, power=(0.0, 40.0)
-    )
+    found = atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], baseline=cold, power=(0.0, 40.0))
     assert any("leaves comfort" in note for note in found.notes)
     assert found.cheapest is None and found.saving is None
 
 
 def test_power_limits_default_to_what_was_seen(world):
-    found = atdm.flexibility(world.model, world.weather, COMFORT, initial=[19.0, 19.0])
+    found = atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0])
     assert found.power == (0.0, pytest.approx(world.fit.load.iloc[: world.fit.inputs.train].max()))
     with pytest.raises(atdm.UsageError, match="both heats and cools"):
-        atdm.flexibility(world.model, world.weather, COMFORT, initial=[19.0, 19.0], power=(-5.0, 5.0))
-    with pytest.raises(atdm.UsageError, match="give power"):
-        atdm.flexibility(world.fit.model, world.weather, COMFORT, initial=[19.0, 19.0])
+        atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], power=(-5.0, 5.0))
 
 
 def test_cooling_is_paid_for_and_ends_no_warmer(world):
     summer = world.weather.assign(outdoor_temp_c=32.0)
-    found = atdm.flexibility(
-        world.model, summer, (20.0, 24.0), initial=[22.0, 22.0], price=price(summer.index), power=(-40.0, 0.0)
-    )
+    asked = {"initial": [22.0, 22.0], "price": price(summer.index), "power": (-40.0, 0.0)}
+    early = atdm.flexibility(world.fit, summer, (20.0, 24.0), **asked).expected.lifted.load  # cools at once
+    found = atdm.flexibility(world.fit, summer, (20.0, 24.0), baseline=early, **asked)
     assert 0 < found.cheapest.cost <= found.baseline.cost
     assert found.cheapest.energy > 0
     assert (found.cheapest.load <= 0).all()
@@ -136,11 +149,122 @@ def test_cooling_is_paid_for_and_ends_no_warmer(world):
         found.flex_model()
 
 
+def test_a_programme_is_what_an_independent_solver_finds(polytope):
+    """Least and most power and energy, the cheapest load and what can be held: clarabel, an interior point method."""
+    count, rng = len(polytope), np.random.default_rng(0)
+    answer, same = polytope.response(), np.eye(len(polytope))
+    rows = csc_matrix(np.vstack([answer, -answer]))
+    limits = np.concatenate([COMFORT[1] - polytope.base, polytope.base - COMFORT[0]])
+    least, most = (np.full(count, end) for end in polytope.power)
+
+    def independent(goal: np.ndarray, tied: int = 0) -> float:
+        equal = csc_matrix(same[: tied - 1] - same[1:tied]) if tied > 1 else None
+        found = solve_qp(
+            csc_matrix((count, count)), goal, rows, limits, equal, None if equal is None else np.zeros(tied - 1),
+            lb=least, ub=most, solver="clarabel", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10,
+        )  # fmt: skip
+        return float(goal @ found)
+
+    goals = [sign * same[k] for k in (0, 7, 23) for sign in (1, -1)]
+    goals += [sign * np.tri(count)[k] for k in (3, 23) for sign in (1, -1)] + [rng.uniform(0.1, 0.4, count)]
+    for goal in goals:
+        assert goal @ polytope.best(goal) == pytest.approx(independent(goal), rel=1e-5, abs=1e-5)
+    held = polytope.held()
+    for steps in (1, 4, 12):
+        for column, sign in (("low", 1.0), ("high", -1.0)):
+            expected = sign * independent(sign * same[0], tied=steps)
+            assert held[column][steps - 1] == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+def test_what_can_be_held_narrows_and_ends_at_the_longest_times(polytope):
+    held = polytope.held()
+    assert (held["low"].diff().dropna() >= -1e-6).all() and (held["high"].diff().dropna() <= 1e-6).all()
+    assert (held["low"] < 1e-6).sum() == polytope.longest(0.0)
+    assert (held["high"] > 40 - 1e-6).sum() == polytope.longest(40.0)
+
+
+def test_confidence_narrows_the_offer_by_how_far_off_the_model_is(world, offer):
+    sure = atdm.flexibility(
+        world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index), power=(0.0, 40.0),
+        start=str(world.start), confidence=0.9,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(sure.envelope, offer.envelope)  # the expected one stands beside it
+    both = sure.confident.envelope.to_numpy(), offer.envelope.to_numpy()
+    assert (both[0][:, [0, 2]] >= both[1][:, [0, 2]] - 1e-6).all()
+    assert (both[0][:, [1, 3]] <= both[1][:, [1, 3]] + 1e-6).all()
+    kept = sure.confident.margin
+    assert (kept > 0).all()
+    low, high = COMFORT[0] + kept, COMFORT[1] - kept
+    assert (sure.confident.cheapest.temperature >= low - 1e-6).all()
+    assert (sure.confident.cheapest.temperature <= high + 1e-6).all()
+    assert sure.confident.cheapest.cost >= offer.cheapest.cost - 1e-9
+    # nine of ten runs over rows of the test part were as close
+    state, inputs = world.fit.state.to_numpy(), world.model.released.inputs(world.model.calendar)
+    first = world.fit.inputs.train
+    runs = [world.model.simulate(inputs.load[o - 2 : o + 12], world.weather.iloc[o - 2 : o + 12], state[o - 2 : o])
+            .to_numpy()[-1] - state[o + 11] for o in range(first, len(state) - 12)]  # fmt: skip
+    assert (np.abs(runs) <= kept.iloc[11]).mean() > 0.75
+
+
+def test_a_confidence_that_leaves_no_comfort_is_said(world, monkeypatch):
+    monkeypatch.setattr(module, "margins", lambda *_: np.full(6, 4.0))
+    narrow = atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.1, 19.1], power=(0.0, 60.0),
+                              horizon=pd.Timedelta("6h"), confidence=0.99)  # fmt: skip
+    assert narrow.confident is None
+    assert any("no load keeps comfort" in note for note in narrow.notes)
+    with pytest.raises(atdm.UsageError, match="between 0 and 1"):
+        atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.1, 19.1], confidence=90)
+
+
+def test_the_baseline_is_the_forecast_of_the_load(world):
+    past = world.fit.series().loc[world.start :].iloc[:2]
+    found = atdm.flexibility(world.fit, world.weather, COMFORT, initial=past, power=(0.0, 40.0), start=str(world.start))
+    told = atdm.forecast(world.fit, None, world.weather, past, start=str(world.start), horizon=pd.Timedelta("24h"))
+    np.testing.assert_allclose(found.baseline.load, told.table["load_kw"].iloc[-24:])
+
+
+def test_initial_and_observed_give_the_same_answer_from_the_same_rows(world):
+    """The load of the past rows used to be guessed where --initial gave them, three times what it was."""
+    rows = world.fit.series().loc[world.start :].iloc[:4]
+    options = {"power": (0.0, 40.0), "price": price(world.weather.index)}
+    seen = atdm.flexibility(world.fit, world.weather, COMFORT, observed=rows, **options)
+    told = atdm.flexibility(world.fit, world.weather, COMFORT, initial=rows, start=str(rows.index[-2]), **options)
+    pd.testing.assert_frame_equal(seen.envelope, told.envelope)
+    assert seen.baseline.energy == told.baseline.energy and seen.cheapest.cost == told.cheapest.cost
+    assert not any("is not given" in note for note in told.notes)
+    numbers = atdm.flexibility(world.fit, world.weather, COMFORT, initial=rows["aggregate_temp_c"].tolist()[-2:],
+                               start=str(rows.index[-2]), **options)  # fmt: skip
+    assert any("is not given" in note for note in numbers.notes)
+    assert numbers.baseline.energy == pytest.approx(seen.baseline.energy, rel=0.2)
+
+
+def test_a_model_that_cannot_be_planned_with_is_refused_with_the_remedy(world):
+    weighted = atdm.fit(world.cluster, "plain", train=0.7)
+    asked = {"initial": [19.0, 19.0], "power": (0.0, 40.0), "start": str(world.start)}
+    assert weighted.planning is None
+    assert any("not for planning" in note and "--weights equal" in note for note in weighted.notes)
+    with pytest.raises(atdm.UsageError, match="--weights equal") as refused:
+        atdm.flexibility(weighted, world.weather, COMFORT, **asked)
+    assert "\n" not in str(refused.value)
+    stated = atdm.flexibility(weighted, world.weather, COMFORT, assume_gain=0.9, **asked)
+    assert stated.planning.assumed_gain == 0.9 and stated.planning.excitation is None
+    bare = replace(world.model, released=None, trained=0)
+    with pytest.raises(atdm.UsageError, match="atdm fit -o"):
+        atdm.flexibility(bare, world.weather, COMFORT, **asked)
+
+
+def test_a_saved_model_gives_the_same_offer(world, offer, tmp_path):
+    world.fit.chosen.save(tmp_path / "model.json")
+    again = atdm.flexibility(
+        atdm.Model.load(tmp_path / "model.json"), world.weather, COMFORT, initial=[19.0, 19.0],
+        price=price(world.weather.index), power=(0.0, 40.0), start=str(world.start),
+    )  # fmt: skip
+    np.testing.assert_allclose(again.envelope, offer.envelope, rtol=1e-3, atol=0.05)
+
+
 def test_missing_prices_are_refused(world):
     with pytest.raises(atdm.DataError, match="no price at"):
-        atdm.flexibility(
-            world.model, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index[:5])
-        )
+        atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index[:5]))
 
 
 def test_equivalent_storage_follows_the_model(world, offer):
@@ -174,13 +298,13 @@ def test_an_offer_goes_on_from_what_was_observed(world, planned):
     plan = pd.Series(20.0, index=world.weather.index)
     observed = pd.DataFrame({"aggregate_temp_c": [17.0, 18.0, 19.0, 19.5], "load_kw": [9.0, 9.0, 25.0, 27.0]},
                             index=time[:4])  # fmt: skip
-    found = atdm.flexibility(world.model, world.weather, COMFORT, power=(0.0, 40.0), observed=observed,
+    found = atdm.flexibility(world.fit, world.weather, COMFORT, power=(0.0, 40.0), observed=observed,
                              baseline=plan if planned else None)  # fmt: skip
     told = plan.copy()
     told[time[:4]] = observed["load_kw"]
-    asked = atdm.flexibility(world.model, world.weather, COMFORT, power=(0.0, 40.0), initial=[19.0, 19.5],
+    asked = atdm.flexibility(world.fit, world.weather, COMFORT, power=(0.0, 40.0), initial=[19.0, 19.5],
                              start=str(time[2]), baseline=told)  # fmt: skip
     pd.testing.assert_frame_equal(found.envelope, asked.envelope)
     assert found.envelope.index[0] == time[4] and not any("taken as" in note for note in found.notes)
     with pytest.raises(atdm.UsageError, match="neither initial values nor a start"):
-        atdm.flexibility(world.model, world.weather, COMFORT, observed=observed, start=str(time[0]))
+        atdm.flexibility(world.fit, world.weather, COMFORT, observed=observed, start=str(time[0]))

@@ -22,12 +22,15 @@ from atdm.ui import DEFAULT as PAGE
 
 FILES = {  # command → the file it is in, and how its help begins
     "demo": ("fitting", "Fit the bundled sample privately, print the summary, write the report."),
-    "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process."),
+    "fit": ("fitting", "Fit the model of a cluster, every agent simulated in this process"),
     "check": ("fitting", "Data quality before anything is sent; exits with 1 if a fit would refuse the cluster"),
     "import": ("importing", "Other people's readings → zones.parquet and weather.parquet."),
-    "select": ("fitting", "Choose order and season on the training rows of the released series"),
-    "forecast": ("using", "Forecast the aggregate temperature with 80 % and 95 % bands."),
+    "select": ("fitting", "How the model to use was chosen on the training rows of the released series"),
+    "forecast": ("using", "Forecast the aggregate temperature, and the load where no plan is given"),
+    "update": ("using", "Keep a model current from observed rows; no agent is asked."),
+    "drift": ("using", "Whether the cluster still behaves as it did: coefficients by window of released rows."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),
+    "probe": ("using", "Plan an experiment that shows what heat does: common set-point steps, seeded, within comfort."),
     "compare": ("lab", "All protocols side by side: accuracy against plain, cost, who learned what."),
     "audit": ("lab", "Mount the attacks and say what an aggregator could learn about single agents."),
     "reproduce": ("lab", "The paper's tables and figures from this data, beside the numbers it prints."),

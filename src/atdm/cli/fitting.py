@@ -15,6 +15,7 @@ from atdm.cli.options import (
     Declared,
     Dither,
     Fitted,
+    Holidays,
     Json,
     Output,
     OwnWeather,
@@ -27,6 +28,8 @@ from atdm.cli.options import (
 from atdm.cli.output import finish, named, read, results
 from atdm.cli.printing import out, show
 from atdm.data import quality
+from atdm.data.holidays import days_of
+from atdm.data.probe import read_probe, windows_of
 from atdm.data.sources import open_source
 from atdm.errors import UsageError
 from atdm.protocol.options import FitOptions
@@ -35,10 +38,9 @@ from atdm.report.evidence import diagnosis
 from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import quality_dict, quality_table
-from atdm.report.use_text import selection_table
-from atdm.run import fit_cluster
+from atdm.report.use_text import choice_table
+from atdm.run import LoadKind, fit_cluster
 from atdm.use.ready import problems
-from atdm.use.series import parse_list
 
 app = typer.Typer()
 
@@ -67,14 +69,25 @@ def fit(
         Path | None, typer.Option(help="Folder in which the agents keep their keys and their accounts.")
     ] = None,
     write_anyway: WriteAnyway = False,
+    holidays: Holidays = None,
+    load: Annotated[
+        LoadKind, typer.Option(help="What the load is; electricity: the model has the heat pumps' COP curve.")
+    ] = "heat",
+    probed: Annotated[
+        Path | None, typer.Option(help="probe.csv of an experiment that went on in the window: planning counts on it.")
+    ] = None,
     by: By = "zone",
     as_json: Json = False,
 ) -> None:
-    """Fit the model of a cluster, every agent simulated in this process."""
+    """Fit the model of a cluster, every agent simulated in this process; choose the one to use."""
     cluster = read(zones, weather, by, declared)
     check_folder(output)
-    progress = not as_json and sys.stderr.isatty()
-    result = fit_cluster(cluster, options, Rules(dither=dither), progress=progress, state=state)
+    days, progress = days_of(holidays, cluster.time), not as_json and sys.stderr.isatty()
+    moved = windows_of(read_probe(probed, timezone=declared.timezone)) if probed else ()
+    result = fit_cluster(
+        cluster, options, Rules(dither=dither), progress=progress, state=state, holidays=days, probed=moved,
+        load_kind=load,
+    )  # fmt: skip
     finish(result, named(zones), output, as_json, write_anyway, cluster)
 
 
@@ -108,28 +121,18 @@ def check(
 def select(
     zones: ZonesFile,
     weather: WeatherFile,
-    options: Annotated[FitOptions, FITTED.only("protocol", "weights", "nonnegative", "train")],
+    options: Annotated[FitOptions, FITTED.only("protocol", "ridge", "season", "weights", "nonnegative", "train")],
     declared: Declared,
-    orders: Annotated[str, typer.Option(help="Orders M to compare.")] = "1,2,3",
-    ridges: Annotated[str, typer.Option(help="Ridge λ; several to compare under plain.")] = "100",
-    seasons: Annotated[str, typer.Option(help="Seasons to compare, e.g. 24h,7d.")] = "24h",
-    horizon: Annotated[str, typer.Option(help="Length of the validation runs.")] = "24h",
-    every: Annotated[str, typer.Option(help="Time between their origins.")] = "24h",
+    holidays: Holidays = None,
     by: By = "zone",
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """Choose order and season on the training rows of the released series; then look at the test part once."""
+    """How the model to use was chosen on the training rows of the released series; then its test part, once."""
     cluster = read(zones, weather, by, declared)
     check_folder(output)
-    found = atdm.select(
-        cluster, parse_list(orders, int),
-        parse_list(ridges, float), parse_list(seasons, str), horizon=horizon, every=every,
-        protocol=options.protocol, weights=options.weights, train=options.train,
-        nonnegative=False if options.nonnegative == "free" else options.nonnegative,
-        progress=not as_json and sys.stderr.isatty(),
-    )  # fmt: skip
+    days = days_of(holidays, cluster.time)
+    found = fit_cluster(cluster, options, progress=not as_json and sys.stderr.isatty(), holidays=days)
     if output is not None:
-        page = fit_page(found.fit, named(zones), cluster=cluster)
-        write_folder(output, results(found.fit, diagnosis(found.fit), page))
-    show(found.as_dict()) if as_json else out.print(selection_table(found))
+        write_folder(output, results(found, diagnosis(found), fit_page(found, named(zones), cluster=cluster)))
+    show(found.choice_document()) if as_json else out.print(choice_table(found))

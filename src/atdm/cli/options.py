@@ -34,6 +34,10 @@ Dither = Annotated[
 ]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
+Holidays = Annotated[
+    str | None,
+    typer.Option(help="Public holidays that may count as Sundays: a country or region (GB, US/IL) or a file."),
+]
 LeastAgents = Annotated[int, typer.Option(help="Least owners in a `blind` run: with fewer an agent stays out.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]

@@ -17,7 +17,6 @@ from atdm.report.page import fit_page
 from atdm.report.text import summary
 from atdm.report.use_text import diagnostics_text
 from atdm.ui.serve import Watch
-from atdm.use.forecast import trained
 
 
 def read(zones: Path, weather: Path, by: str, declared: Format) -> atdm.Cluster:
@@ -35,8 +34,11 @@ def named(zones: Path) -> str:
 def results(fit: atdm.Fit, found: Diagnostics | None, report: str) -> dict[str, str]:
     """The files of a fit; found: its diagnosis."""
     return {
-        "model.json": (trained(fit) if found else fit.model).to_json(),
-        "metrics.json": dumped({**fit.metrics, "diagnostics": found and found.as_dict()}) + "\n",
+        "model.json": fit.chosen.to_json(),
+        "metrics.json": dumped(
+            {**fit.metrics, "horizons": fit.horizons_document(), "diagnostics": found and found.as_dict()}
+        )
+        + "\n",
         "series.csv": fit.series().to_csv(),
         "ledger.json": json.dumps(fit.ledger, indent=2) + "\n",
         "report.html": report,

@@ -17,8 +17,6 @@ from atdm.kernel.design import COEFFICIENTS, INPUTS, REFERENCE_TEMP, Design, Inp
 from atdm.kernel.thermal import Coefficients
 from atdm.types import ComplexArray, FloatArray, IntArray
 
-SIGNIFICANT = 0.01  # p-value below which residuals are called correlated
-ILL_CONDITIONED = 1e4  # condition of the design above which single coefficients (not their sum) are loose
 DRAWS = 1000  # of the coefficients, for the bands of the time constants
 NORMAL_95 = 1.959964  # half-width of a normal 95 % interval, in standard deviations
 TERMS = ("initial", *(i.name for i in INPUTS), "season", "residual")
@@ -55,6 +53,8 @@ class Diagnostics:
     ----------
     rows : int
         Training rows with M predecessors.
+    step_hours : float
+        Length of one step [h].
     residual_std : float
         Standard deviation of the residuals, one step ahead [K].
     autocorrelation : array of float
@@ -86,6 +86,7 @@ class Diagnostics:
     """
 
     rows: int
+    step_hours: float
     residual_std: float
     autocorrelation: FloatArray
     autocorrelation_bound: float
@@ -153,12 +154,14 @@ def diagnose(c: Coefficients, inputs: Inputs, state: FloatArray, step_hours: flo
     """
     regression = Regression.build(c, inputs, state)
     residuals, rows = regression.residuals, regression.rows
-    lags = max(c.order + 1, min(c.period, len(rows) // 5))
+    season = min(c.period, max(1, round(24 / step_hours)))  # occupants repeat themselves daily
+    lags = max(c.order + 1, min(season, len(rows) // 5))
     acf = autocorrelation(residuals, rows, inputs.segment, lags)
-    covariance = newey_west(regression.columns, residuals, rows, inputs.segment, season_lags(c.period, len(rows)))
+    covariance = newey_west(regression.columns, residuals, rows, inputs.segment, season_lags(season, len(rows)))
     poles = roots(c.alpha)
     found = Diagnostics(
         rows=len(rows),
+        step_hours=step_hours,
         residual_std=float(residuals.std()),
         autocorrelation=acf,
         autocorrelation_bound=NORMAL_95 / float(np.sqrt(len(rows))),
@@ -291,27 +294,10 @@ def variance_share(c: Coefficients, inputs: Inputs, state: FloatArray, regressio
     return {name: float(share) for name, share in zip(TERMS, shares, strict=True)}
 
 
-def flat(c: Coefficients) -> FloatArray:
-    """All coefficients in the order of the regression's columns: α, β, γ, θ, occupancy."""
-    return np.concatenate(c.parts())
-
-
 def split(values: FloatArray, order: int) -> dict[str, FloatArray]:
-    """The inverse of `flat`, by name."""
+    """All coefficients in the order of the regression's columns, by name: α, β, γ, θ, occupancy."""
     ends = np.cumsum([order, *[order + 1] * len(INPUTS)])
     return dict(zip(COEFFICIENTS, np.split(values, ends), strict=True))
-
-
-def coefficient_draws(c: Coefficients, covariance: FloatArray, count: int, seed: int) -> list[Coefficients]:
-    """Coefficients as they might have come out, normal with the given covariance.
-
-    The regression has s − 20 °C on its right-hand side, so a draw of α moves the occupancy level by −20 °C · Δα.
-    """
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    root = vectors * np.sqrt(values.clip(min=0))
-    shifts = np.random.default_rng(seed).standard_normal((count, len(values))) @ root.T
-    shifts[:, -c.period :] -= REFERENCE_TEMP * shifts[:, : c.order].sum(axis=1, keepdims=True)
-    return [Coefficients(**split(flat(c) + shift, c.order)) for shift in shifts]
 
 
 def _time_constant_bands(alpha: FloatArray, covariance: FloatArray, step_hours: float) -> FloatArray:
@@ -342,7 +328,8 @@ def _warnings(d: Diagnostics, step_hours: float) -> Iterator[str]:
             "forecast hours, not weeks"
         )
     elif d.time_constants[0] > d.rows * step_hours:
-        yield f"the slowest time constant, {d.time_constants[0]:.0f} h, is longer than the training data: distrust it"
+        slowest = f"the slowest time constant, {d.time_constants[0]:.0f} h"
+        yield f"{slowest}, is longer than the training data: use a longer window before you rely on it"
     if (np.abs(d.roots.imag) > 1e-9).any():
         yield "the model oscillates by itself (complex roots), which heat flow alone does not do: try another order"
     elif (d.roots.real < -1e-9).any():
@@ -350,11 +337,3 @@ def _warnings(d: Diagnostics, step_hours: float) -> Iterator[str]:
     for name, words in EFFECTS.items():
         if d.response_24h[name] < 0:
             yield f"{words} in this model ({d.response_24h[name]:.3g} after 24 h of one unit more): do not plan with it"
-    if d.whiteness.p_value < SIGNIFICANT:
-        where = int(np.argmax(np.abs(d.autocorrelation))) + 1
-        yield (
-            f"residuals are correlated (Ljung–Box p = {d.whiteness.p_value:.1g}, most at lag {where}: "
-            f"{d.autocorrelation[where - 1]:+.2f}): naive standard errors and bands would be too narrow"
-        )
-    if d.condition > ILL_CONDITIONED:
-        yield f"the inputs hardly tell coefficients apart (condition {d.condition:.1g}): trust sums, not single lags"

@@ -2,21 +2,23 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import phase, segments, zone
+from atdm.data.clock import segments
 from atdm.errors import DataError, UsageError
 from atdm.kernel.design import COEFFICIENTS, INPUTS, UNITS, Inputs
 from atdm.kernel.thermal import Coefficients, free_run
-from atdm.model.bands import Training
+from atdm.model.bands import Record
+from atdm.model.calendar import Calendar
+from atdm.model.released import Released
 from atdm.types import FloatArray
 
-SCHEMA = "atdm-model/2"
+SCHEMA = "atdm-model/3"
 RUN_BYTES = 32  # of the id of a run
 
 
@@ -43,31 +45,114 @@ class Origin:
         return cls(run=run, company=tuple(str(name) for name in saved["company"]), end=end)
 
 
+Made = Literal["estimated", "chosen", "refined", "planning"]
+MADE: dict[Made, str] = {
+    "estimated": "as the protocol estimated it",
+    "chosen": "chosen on training rows",
+    "refined": "chosen on training rows and refined on its forecasts of 24 h",
+    "planning": "for planning: its response to load was found in the training rows, or stated",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """An earlier state of a model that was updated, and how far off it was until it was replaced.
+
+    Attributes
+    ----------
+    until : pandas.Timestamp
+        The last row it was estimated on.
+    words : str
+        Which model it was.
+    coefficients : dict
+        By name, as in `Model.as_dict`.
+    rmse : dict
+        "1h", "6h", "24h" → error on rows it had not seen [K].
+    """
+
+    until: pd.Timestamp
+    words: str
+    coefficients: dict[str, list[float]]
+    rmse: dict[str, float | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"until": self.until.isoformat(), "words": self.words, "rmse_k": self.rmse, **self.coefficients}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "Version":
+        return cls(
+            until=pd.Timestamp(saved["until"]).tz_convert("UTC"),
+            words=str(saved["words"]),
+            coefficients={name: [float(v) for v in saved[name]] for name in COEFFICIENTS},
+            rmse={str(name): None if value is None else float(value) for name, value in saved["rmse_k"].items()},
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
-    """The fitted model, Eq. (2), and what forecasts need beside it.
+    """The model, Eq. (2), and what forecasts, updates and planning need beside it.
 
-    s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{t mod P}
+    s_t = Σ α_m s_{t−m} + Σ (β_m h_{t−m} + γ_m o_{t−m} + θ_m r_{t−m}) + occ_{calendar(t)}
+
+    Occupancy has the P values of a day (or another season), one profile after the other where day types are apart.
 
     Attributes
     ----------
     coefficients : Coefficients
         α, β, γ, θ and occupancy.
-    step : pandas.Timedelta
-        Length of one step.
-    timezone : str
-        IANA name of the clock whose midnight starts the season.
-    training : Training or None
-        What bands and the limits of flexibility need of the training rows.
+    calendar : Calendar
+        Step, clock, season and day types.
+    made : {"estimated", "chosen", "refined"}
+        As the protocol estimated it, chosen on training rows, or chosen and refined on its forecasts of 24 h.
+    released : Released or None
+        The rows it comes from: what bands, limits of the load and updates need.
+    trained : int
+        How many of these rows it was estimated on.
+    record : Record or None
+        How far off its forecasts were, for the bands.
+    versions : tuple of Version
+        Earlier versions and their errors, the oldest first.
     origin : Origin or None
         The run that released the model, where its agents still exist.
     """
 
     coefficients: Coefficients
-    step: pd.Timedelta
-    timezone: str
-    training: Training | None = None
+    calendar: Calendar
+    made: Made = "estimated"
+    released: Released | None = None
+    trained: int = 0
+    record: Record | None = None
+    versions: tuple[Version, ...] = ()
     origin: Origin | None = None
+
+    @property
+    def step(self) -> pd.Timedelta:
+        return self.calendar.step
+
+    @property
+    def timezone(self) -> str:
+        """The clock whose midnight starts a day."""
+        return self.calendar.timezone
+
+    @property
+    def season(self) -> int:
+        """P: steps of one profile."""
+        return self.calendar.season
+
+    @property
+    def until(self) -> pd.Timestamp | None:
+        """The last row it was estimated on."""
+        return None if self.released is None or not self.trained else self.released.time[self.trained - 1]
+
+    def for_planning(self, coefficients: Coefficients, calendar: Calendar) -> "Model":
+        """The planning model of the same rows."""
+        return replace(
+            self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=()
+        )  # fmt: skip
+
+    def words(self) -> str:
+        """Which model this is, for people."""
+        return f"order {self.order}, {self.calendar.words()}, {MADE[self.made]}"
 
     @property
     def alpha(self) -> FloatArray:
@@ -123,7 +208,8 @@ class Model:
         Returns
         -------
         Inputs
-            Load, outdoor temperature and sun by row, with the season's index and the gap-free segments.
+            Load (as heat, where it is electricity: Eq. 7), outdoor temperature and sun by row, with the season's index
+            and the gap-free segments.
         """
         frame = weather.set_index("time") if "time" in weather.columns else weather
         for column in ("outdoor_temp_c", "solar_w_m2"):
@@ -140,14 +226,31 @@ class Model:
         if len(bad):
             raise DataError(f"load or weather has no value at {bad.index[0]} ({len(bad)} rows): complete the inputs")
         return Inputs(
-            load=table["load"].to_numpy(),
+            load=table["load"].to_numpy() * self.heat_of_one_kw(frame),
             outdoor=table["outdoor"].to_numpy(),
             solar=table["solar"].to_numpy(),
-            phase=phase(index, self.step, self.timezone, self.period),
+            phase=self.calendar.phase(index),
             segment=segments(index, self.step),
-            period=self.period,
+            period=self.calendar.period,
             train=train,
         )
+
+    def heat_of_one_kw(self, weather: pd.DataFrame) -> FloatArray:
+        """What one kW of load heats in this weather, over what it heats at the mean outdoor temperature.
+
+        Parameters
+        ----------
+        weather : pandas.DataFrame
+            outdoor_temp_c [°C] by row.
+
+        Returns
+        -------
+        array of float
+            By row; ones where the load is heat [-].
+        """
+        outdoor = weather["outdoor_temp_c"].to_numpy(float)
+        cop = None if self.released is None else self.released.cop
+        return np.ones(len(outdoor)) if cop is None else cop.factor(outdoor)
 
     def simulate(self, load: pd.Series | FloatArray, weather: pd.DataFrame, initial: FloatArray) -> pd.Series:
         """Free run: the first M values are given, all later ones are the model alone.
@@ -190,13 +293,17 @@ class Model:
         """The model as the text of model.json."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
-            "step_seconds": self.step.total_seconds(),
-            "timezone": self.timezone,
+            "made": self.made,
+            **self.calendar.as_dict(),
             "units": UNITS,
             **self.as_dict(),
         }
-        if self.training is not None:
-            document["training"] = self.training.as_dict()
+        if self.released is not None:
+            document["released"] = {"trained": self.trained, **self.released.as_dict(self.step)}
+        if self.record is not None:
+            document["record"] = self.record.as_dict()
+        if self.versions:
+            document["versions"] = [version.as_dict() for version in self.versions]
         if self.origin is not None:
             document["origin"] = self.origin.as_dict()
         lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
@@ -239,23 +346,25 @@ class Model:
             if document["schema"] != SCHEMA:
                 raise DataError(f"{path}: schema {document['schema']!r} where {SCHEMA!r} is read: refit the model")
             values = {name: np.asarray(document[name], dtype=float) for name in COEFFICIENTS}
+            calendar = Calendar.from_dict(document)
+            rows, step = document.get("released"), calendar.step
             model = cls(
                 coefficients=Coefficients(**values),
-                step=pd.Timedelta(seconds=document["step_seconds"]),
-                timezone=str(document["timezone"]),
-                training=Training.from_dict(document["training"]) if "training" in document else None,
+                calendar=calendar,
+                made=document["made"],
+                released=None if rows is None else Released.from_dict(rows, step),
+                trained=0 if rows is None else int(rows["trained"]),
+                record=Record.from_dict(document["record"], step) if "record" in document else None,
+                versions=tuple(Version.from_dict(saved) for saved in document.get("versions", [])),
                 origin=Origin.from_dict(document["origin"]) if "origin" in document else None,
             )
-            zone(model.timezone)
-            m1, sizes = model.order + 1, [len(gains) for gains in model.coefficients.gains()]
+            sizes = [len(gains) for gains in model.coefficients.gains()]
+            sound = model.made in MADE and 0 <= model.trained <= (0 if model.released is None else len(model.released))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
             raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
-        sound = all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())
-        sound = sound and model.step > pd.Timedelta(0)
-        if model.training is not None:
-            sound = sound and model.training.fits(model.coefficients)
-        if sizes != [m1] * len(INPUTS) or not sound:
+        sound = sound and all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())
+        if sizes != [model.order + 1] * len(INPUTS) or model.period != calendar.period or not sound:
             raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
         return model

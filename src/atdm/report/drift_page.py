@@ -17,7 +17,7 @@ def drift_page(found: Drift) -> str:
     lead = "The same model fitted to one window after the other: does the cluster still behave as it did in the first?"
     changes = found.warnings or ("No quantity has left the 95 % band of the first window.",)
     charts = [_chart(str(name), rows) for name, rows in found.table.groupby("quantity", sort=False)]
-    return html_page("atdm.use.drift", "Drift", lead, [
+    return html_page("atdm drift", "Drift", lead, [
         Section("changes", "What has changed", changes),
         Section("quantities", "Every quantity by window", [charts]),
     ])  # fmt: skip

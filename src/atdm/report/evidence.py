@@ -1,6 +1,6 @@
-"""The numbers behind the figures: what a fit says about itself, from released values alone.
+"""The numbers behind the figures: what the chosen model of a fit says about itself, from released values alone.
 
-Everything follows from fit.model, fit.inputs and fit.state, which the aggregator of a deployment has too.
+Everything follows from fit.chosen and the rows it comes from, which the aggregator of a deployment has too.
 """
 
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import numpy as np
 
 from atdm.kernel.design import Inputs, lagged_rows, parameter_count
 from atdm.kernel.thermal import Coefficients, free_run, one_step
-from atdm.model.bands import Training, band, simulate_paths
-from atdm.model.diagnostics import Diagnostics, diagnose, impulse_filter
+from atdm.model.bands import LEVELS, held
+from atdm.model.diagnostics import Diagnostics, impulse_filter
+from atdm.model.horizons import origins_in, rolling_errors
 from atdm.run import Fit
 from atdm.types import FloatArray, IntArray
+from atdm.use.forecast import Coverage, coverage
 
-LEVEL = 0.95  # of the bands
-PATHS = 400  # simulated for them
-SEED = 0  # the same fit gives the same page
+LEVEL = "95"  # of the bands in the figure
 MOST_STARTS = 400  # free runs whose errors are averaged at each horizon
 
 
@@ -24,92 +24,118 @@ MOST_STARTS = 400  # free runs whose errors are averaged at each horizon
 class Prediction:
     """Model against measurement over train and test."""
 
-    values: FloatArray  # given measured temperatures anew every season  [°C]
-    low: FloatArray  # lower end of the band  [°C]
-    high: FloatArray  # upper end             [°C]
+    values: FloatArray  # given measured temperatures anew every day  [°C]
+    low: FloatArray  # lower end of the band; NaN where there is none [°C]
+    high: FloatArray  # upper end                                     [°C]
     horizon: IntArray  # steps since the model was last given measured values
     inside: float  # share of the test rows within the band
-    free: FloatArray  # one run over the test rows, NaN before  [°C]
+
+
+def inputs_of(fit: Fit) -> Inputs:
+    """The released rows on the calendar of the chosen model."""
+    return fit.released.inputs(fit.chosen.calendar, fit.inputs.train)
 
 
 def enough_rows(fit: Fit) -> bool:
     """Whether the released rows allow more than drawing coefficients: gaps may leave few that follow each other."""
-    rows = lagged_rows(fit.inputs.segment, fit.model.order, 0, fit.inputs.train)
-    tested = lagged_rows(fit.inputs.segment, fit.model.order, fit.inputs.train, len(fit.inputs))
-    return len(rows) >= parameter_count(fit.model.order, fit.model.period) + 2 and len(tested) > 0
+    model = fit.chosen
+    rows = lagged_rows(fit.inputs.segment, model.order, 0, fit.inputs.train)
+    tested = lagged_rows(fit.inputs.segment, model.order, fit.inputs.train, len(fit.inputs))
+    return len(rows) >= parameter_count(model.order, model.period) + 2 and len(tested) > 0
 
 
 def step_hours(fit: Fit) -> float:
-    return fit.model.step.total_seconds() / 3600
+    return fit.model.calendar.step_hours
 
 
 def diagnosis(fit: Fit) -> Diagnostics | None:
-    if not enough_rows(fit):
-        return None
-    return diagnose(fit.model.coefficients, fit.inputs, fit.state.to_numpy(float), step_hours(fit))
+    return fit.diagnostics if enough_rows(fit) else None
 
 
 def residuals(fit: Fit) -> tuple[IntArray, FloatArray]:
     """Rows and one-step errors, measured − predicted, over train and test.  [K]"""
-    c, inputs, n = fit.model.coefficients, fit.inputs, len(fit.inputs)
+    c, inputs, n = fit.chosen.coefficients, inputs_of(fit), len(fit.inputs)
     predicted, actual = one_step(c, inputs, fit.state.to_numpy(float), 0, n)
     return lagged_rows(inputs.segment, c.order, 0, n), actual - predicted
 
 
 def prediction(fit: Fit) -> Prediction:
-    """Runs started anew every season and after every gap, with their bands; and the free run of the metrics."""
-    c, inputs, state = fit.model.coefficients, fit.inputs, fit.state.to_numpy(float)
-    training = Training.of(c, inputs, state)
-    values, low, high = state.copy(), state.copy(), state.copy()
+    """Runs started anew every day and after every gap, with the bands they would have been given."""
+    model, inputs, state = fit.chosen, inputs_of(fit), fit.state.to_numpy(float)
+    c = model.coefficients
+    values, half = state.copy(), np.full(len(inputs), np.nan)
     horizon = np.zeros(len(inputs), dtype=np.int64)
-    for number, (given, first, stop) in enumerate(runs(inputs, c.order)):
-        part = inputs.between(given, stop)
-        skip = first - given
-        values[first:stop] = free_run(c, part, state[given:stop], 0, stop - given)[skip:]
-        known = state[given : given + c.order]
-        paths = simulate_paths(c, training, part, known, paths=PATHS, seed=SEED + 2 * number)
-        low[first:stop], high[first:stop] = (edge[skip:] for edge in band(paths, LEVEL))
-        horizon[first:stop] = np.maximum(np.arange(skip, stop - given) - c.order + 1, 0)
+    widths = _half_widths(fit)
+    for given, first, stop in runs(inputs, c.order, model.season):
+        skip = max(first - given, c.order)
+        run = free_run(c, inputs.between(given, stop), state[given:stop], 0, stop - given)
+        values[first:stop] = run[first - given :]
+        ahead = np.arange(given + skip, stop)
+        horizon[ahead] = np.arange(1, len(ahead) + 1)
+        if widths is not None:
+            half[ahead] = widths[given + skip][: len(ahead)]
+    half[horizon == 0] = 0.0
     tested = np.flatnonzero(horizon[inputs.train :] > 0) + inputs.train
-    within = (low <= state)[tested] & (state <= high)[tested]
-    inside = float(within.mean()) if len(tested) else float("nan")
-    free = np.full(len(inputs), np.nan)
-    free[inputs.train :] = free_run(c, inputs, state, inputs.train, len(inputs))
-    return Prediction(values=values, low=low, high=high, horizon=horizon, inside=inside, free=free)
+    within = np.abs(values - state)[tested] <= half[tested]
+    inside = float(within.mean()) if len(tested) and widths is not None else float("nan")
+    return Prediction(values=values, low=values - half, high=values + half, horizon=horizon, inside=inside)
 
 
-def runs(inputs: Inputs, order: int) -> list[tuple[int, int, int]]:
+def _half_widths(fit: Fit) -> FloatArray | None:
+    """By row: half-widths of the band of a forecast that starts there, rows × steps."""
+    record = fit.chosen.record
+    if record is None:
+        return None
+    known = held(record, LEVELS[LEVEL])
+    expected = held(record.before(fit.state.index[0]), LEVELS[LEVEL]).now
+    answer = np.tile(expected, (len(fit.state), 1))
+    if len(record.time):  # the last origin kept before each test row
+        time = fit.released.time
+        last = record.time.searchsorted(time[fit.inputs.train :], side="right") - 1
+        answer[fit.inputs.train :] = known.at_origins[np.maximum(last, 0)]
+    return answer
+
+
+def coverage_of(fit: Fit) -> tuple[Coverage, ...]:
+    """How often the bands held the test rows, each drawn with what was known at its origin."""
+    model, train = fit.chosen, fit.inputs.train
+    if model.record is None or train == len(fit.inputs):
+        return ()
+    rows = fit.released
+    part = inputs_of(fit).between(train, len(fit.inputs))
+    return coverage(model, model.record.before(rows.time[train]), part, rows.state[train:], rows.time[train:])
+
+
+def runs(inputs: Inputs, order: int, season: int) -> list[tuple[int, int, int]]:
     """(given, first, stop): the model is given the M rows from `given` on, and [first, stop) is drawn from its run."""
     answer = []
     for start, end in ((0, inputs.train), (inputs.train, len(inputs))):
         cuts = (np.flatnonzero(np.diff(inputs.segment[start:end])) + start + 1).tolist()
         for left, right in zip([start, *cuts], [*cuts, end], strict=True):
-            for first in range(left, right, inputs.period):
-                answer.append((max(first - order, left), first, min(first + inputs.period, right)))
+            for first in range(left, right, season):
+                answer.append((max(first - order, left), first, min(first + season, right)))
     return [(given, first, stop) for given, first, stop in answer if stop - given > order]
 
 
 def horizon_errors(fit: Fit, steps: int) -> dict[str, FloatArray]:
-    """RMSE after 1 … steps steps over starts in the test rows: the model, no change, and a season ago.  [K]"""
-    c, inputs, state = fit.model.coefficients, fit.inputs, fit.state.to_numpy(float)
-    p, n = fit.model.period, len(inputs)
-    starts = lagged_rows(inputs.segment, c.order, inputs.train, n)
+    """RMSE after 1 … steps steps over starts in the test rows: the model, no change, and a day ago.  [K]"""
+    model, inputs, state = fit.chosen, inputs_of(fit), fit.state.to_numpy(float)
+    p, n = model.season, len(inputs)
+    starts = origins_in(inputs, inputs.train, n)
     starts = starts[starts + steps <= n]
     starts = starts[inputs.segment[starts + steps - 1] == inputs.segment[starts]]
     starts = starts[:: max(1, -(-len(starts) // MOST_STARTS))]
-    answer = {name: np.full(steps, np.nan) for name in ("model", "no change", "a season ago")}
+    answer = {name: np.full(steps, np.nan) for name in ("model", "no change", "a day ago")}
     if len(starts) == 0:
         return answer
     seasonal = bool((starts >= p).all() and (inputs.segment[starts - p] == inputs.segment[starts]).all())
-    past = [state[starts - i] for i in range(1, c.order + 1)]  # the last M values of every run, newest first
+    errors = rolling_errors(model.coefficients, inputs, state, starts, steps)
     for j in range(steps):
         rows = starts + j
-        now = c.forcing(inputs, rows) + sum(a * v for a, v in zip(c.alpha.tolist(), past, strict=True))
-        past = [now, *past[:-1]]
-        answer["model"][j] = _rms(now - state[rows])
+        answer["model"][j] = _rms(errors[:, j])
         answer["no change"][j] = _rms(state[starts - 1] - state[rows])
-        if seasonal:  # the last season known at the start
-            answer["a season ago"][j] = _rms(state[rows - p * (1 + j // p)] - state[rows])
+        if seasonal:  # the last day known at the start
+            answer["a day ago"][j] = _rms(state[rows - p * (1 + j // p)] - state[rows])
     return answer
 
 

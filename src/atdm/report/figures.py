@@ -57,38 +57,38 @@ def _prediction(fit: Fit) -> Chart:
     told, state, train = prediction(fit), fit.state.to_numpy(float), fit.inputs.train
     low, high = float(state.min()), float(state.max())
     room = ROOM * (high - low)
-    season = _hours_text(fit.model.period * step_hours(fit))
-    r2 = fit.metrics["test"]["free_run"]["r2"]
-    caption = (
-        f"Blue: the model running alone, given measured temperatures anew every {season}. Its band is made to hold "
-        f"95 % of the measurements; it holds {100 * told.inside:.0f} % in the shaded test rows, which the fit never "
-        f"saw. Dashed: one run through all test rows from the first {fit.model.order} values on, "
-        f"R² {_minus(r2)}."
+    season = _hours_text(fit.chosen.season * step_hours(fit))
+    held = (
+        f" Its band is made to hold 95 % of the measurements; it holds {100 * told.inside:.0f} % in the shaded test "
+        "rows, which the model never saw."
+        if np.isfinite(told.inside)
+        else ""
     )
+    caption = f"Blue: the model running alone, given measured temperatures anew every {season}.{held}"
+    banded = (Series(name="95 % band [°C]", values=told.low, upper=told.high, colour=MODEL),) if held else ()
     return Chart(
         name="prediction", title="Aggregate temperature, measured and predicted", caption=caption,
         x=seconds_of(fit.state.index), x_label="time (UTC)", y_label="aggregate temperature [°C]", axis="time",
         limits=(low - room, high + room), breaks=fit.inputs.segment,
         shade_from=float(seconds_of(fit.state.index)[train]) if 0 < train < len(state) else None,
         series=(
-            Series(name="95 % band [°C]", values=told.low, upper=told.high, colour=MODEL),
+            *banded,
             Series(name="measured [°C]", values=state, colour=ACTUAL),
             Series(name=f"predicted, anew every {season} [°C]", values=told.values, colour=MODEL),
-            Series(name="predicted, one run [°C]", values=told.free, colour=OTHER, dashed=True),
             Series(name="horizon [steps]", values=told.horizon.astype(float), mark="none"),
         ),
     )  # fmt: skip
 
 
 def _horizon(fit: Fit) -> Chart:
-    steps = min(HORIZON_SEASONS * fit.model.period, max((len(fit.inputs) - fit.inputs.train) // 2, 1))
+    steps = min(HORIZON_SEASONS * fit.chosen.season, max((len(fit.inputs) - fit.inputs.train) // 2, 1))
     errors = horizon_errors(fit, steps)
     hours = np.arange(1, steps + 1) * step_hours(fit)
     first, last = errors["model"][0], errors["model"][-1]
     caption = (
         f"How far the model is off when it runs alone for that long, over starts spread through the test rows: "
         f"{first:.2g} K after one step, {last:.2g} K after {_hours_text(hours[-1])}. Below both dashed lines it beats "
-        "saying that the temperature stays as it is, and saying that it is as one season ago."
+        "saying that the temperature stays as it is, and saying that it is as one day ago."
         if np.isfinite(first)
         else "Too few test rows without a gap to run the model for that long."
     )
@@ -98,16 +98,17 @@ def _horizon(fit: Fit) -> Chart:
         series=(
             Series(name="model [K]", values=errors["model"], colour=MODEL),
             Series(name="no change [K]", values=errors["no change"], colour=OTHER, dashed=True),
-            Series(name="as a season ago [K]", values=errors["a season ago"], colour=THIRD, dashed=True),
+            Series(name="as a day ago [K]", values=errors["a day ago"], colour=THIRD, dashed=True),
         ),
     )  # fmt: skip
 
 
 def _step(fit: Fit, name: str, gains: str, size: float, title: str, words: str) -> Chart:
-    steps = HORIZON_SEASONS * fit.model.period + 1
-    response = size * step_response(fit.model.coefficients, getattr(fit.model, gains), steps)
+    model = fit.chosen
+    steps = HORIZON_SEASONS * model.season + 1
+    response = size * step_response(model.coefficients, getattr(model, gains), steps)
     hours = np.arange(steps) * step_hours(fit)
-    one_season = fit.model.period
+    one_season = model.season
     caption = (
         f"From hour 0 on, {words}: after {_hours_text(hours[one_season])} the aggregate temperature is "
         f"{_signed(response[one_season])} K from where it would have been."
@@ -120,20 +121,23 @@ def _step(fit: Fit, name: str, gains: str, size: float, title: str, words: str) 
 
 
 def _season(fit: Fit) -> Chart:
-    occupancy = fit.model.occupancy
-    mean = float(occupancy.mean())
-    hours = np.arange(fit.model.period) * step_hours(fit)
-    top = _clock(float(hours[int(np.argmax(occupancy))]))
+    model = fit.chosen
+    profiles = model.occupancy.reshape(-1, model.season)
+    mean = float(model.occupancy.mean())
+    hours = np.arange(model.season) * step_hours(fit)
+    top = _clock(float(hours[int(np.argmax(profiles[0]))]))
+    kinds = " on weekdays" if len(profiles) > 1 else ""
     caption = (
-        f"What occupants, schedules and everything else that follows the clock ({fit.model.timezone}) add at each "
-        f"step, beside heating, weather and sun: most at {top}. The mean, {_minus(mean)} K, is taken off."
+        f"What occupants, schedules and everything else that follows the clock ({model.timezone}) add at each "
+        f"step, beside heating, weather and sun: most at {top}{kinds}. The mean, {_minus(mean)} K, is taken off."
     )
+    names = {1: ("all days",), 2: ("weekdays", "weekends"), 3: ("weekdays", "Saturdays", "Sundays")}[len(profiles)]
     return Chart(
         name="season", title="The season: what the clock adds", caption=caption, x=hours,
         x_label="hours after midnight", axis="hours", y_label="against the mean [K per step]", small=True,
-        series=(
-            Series(name="occupancy − mean [K]", values=occupancy - mean, mark="bar", colour=MODEL),
-            Series(name="occupancy [K]", values=occupancy, mark="none"),
+        series=tuple(
+            Series(name=f"{name} − mean [K]", values=profile - mean, colour=colour)
+            for name, profile, colour in zip(names, profiles, (MODEL, OTHER, THIRD), strict=False)
         ),
     )  # fmt: skip
 

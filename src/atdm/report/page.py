@@ -22,10 +22,11 @@ from atdm.data.clock import spell
 from atdm.kernel.descent import Status
 from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.model.diagnostics import roots, time_constants
+from atdm.model.fitted import Model
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
-from atdm.report.evidence import diagnosis, step_hours
-from atdm.report.words import remedies, search, under, weighting
+from atdm.report.evidence import coverage_of, diagnosis, step_hours
+from atdm.report.words import goodness, planning, r2_text, remedies, restarted, search, under, weighting
 from atdm.run import Fit, percent
 
 COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
@@ -131,25 +132,34 @@ _AUDIT = "What each attack got out of this run's transcripts. The baseline is th
 
 
 def _headline(fit: Fit, title: str) -> str:
-    r2 = fit.metrics["test"]["free_run"]["r2"]
+    judged = fit.horizons["chosen"]
     facts = (
-        ("test R², free run", number(r2, 3)),
-        ("test RMSE, free run", f"{number(fit.metrics['test']['free_run']['rmse'], 3)} K"),
+        *((f"off after {h.hours} h (no change)", f"{_kelvin(h.rmse)} ({_kelvin(h.persistence_rmse)})") for h in judged),
         ("agents", f"{fit.agents:,}" + (f", {len(fit.out):,} out" if fit.out else "")),
         ("rows", f"{len(fit.state):,} × {spell(fit.model.step)}"),
         _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.notes, *remedies(fit), *_model_notes(fit)])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *remedies(fit), *_model_notes(fit)])
     how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
+    plan = f"<p><b>Can I plan with it?</b> {escape(planning(fit))}</p>" if planning(fit) else ""
     return f"""
 <p class="eyebrow">atdm report · {escape(under(fit.protocol, fit.weighting))}</p>
 <h1>{escape(title)}</h1>
-<p class="lead">A thermal model of order {fit.model.order} of {fit.agents} agents, {_day(fit.state.index[0])} to
-{_day(fit.state.index[-1])}, under <b>{escape(fit.protocol)}</b> with <b>{how}</b>{ended}, explains the test
-rows with <b>R² {number(r2, 3)}</b>. {escape(learned.aggregator_sentence(fit))}</p>
+<p class="lead">A thermal model of {fit.agents} agents, {_day(fit.state.index[0])} to {_day(fit.state.index[-1])}:
+<b>{escape(fit.chosen.words())}</b>. {escape(goodness(fit))}</p>
+{plan}
+<p>Under <b>{escape(fit.protocol)}</b> with <b>{how}</b>{ended}. {escape(learned.aggregator_sentence(fit))}</p>
 <dl class="tiles">{tiles}</dl>
 {f'<ul class="notes" aria-label="Notes">{notes}</ul>' if notes else ""}"""
+
+
+def _kelvin(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} K"
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else number(value, 3)
 
 
 def _weights_fact(fit: Fit) -> tuple[str, str]:
@@ -183,26 +193,55 @@ def _learned_lead(fit: Fit) -> str:
 
 
 def _metrics(fit: Fit) -> str:
+    found = fit.horizons
+    body = [
+        [f"{c.hours} h", f"{c.origins:,}", *(_digits(v) for v in (c.rmse, c.persistence_rmse, e.rmse))]
+        for c, e in zip(found["chosen"], found["estimated"], strict=True)
+    ]
+    head = ["after", "origins", "this model [K]", "no change [K]", "as the protocol estimated it [K]"]
+    errors = table(head, body, download="errors")
+    bands = [
+        [f"{c.hours} h", f"{c.level} %", f"{100 * c.share:.0f} %", number(c.width, 2), f"{c.origins:,}"]
+        for c in coverage_of(fit)
+    ]
+    lead = "<p>Root mean square error on the test rows, from every origin that has the rows.</p>"
+    head = ["bands after", "said to hold", "held", "mean width [K]", "origins"]
+    held = table(head, bands, download="bands") if bands else ""
+    return lead + errors + held + _chosen_among(fit) + _paper(fit)
+
+
+def _chosen_among(fit: Fit) -> str:
+    """How the candidates did on the training rows."""
+    if fit.choice is None or not fit.choice.scores:
+        return ""
+    body = [
+        [s.candidate.words(), "chosen" if s.candidate == fit.choice.candidate else "", str(s.parameters),
+         number(s.rmse, 3)]
+        for s in fit.choice.scores
+    ]  # fmt: skip
+    lead = (
+        "<h3>Chosen among</h3><p>Errors of forecasts of 24 h inside the training rows; chosen is the simplest within "
+        "one standard error of the best. Test rows played no part.</p>"
+    )
+    return lead + table(["model", "", "parameters", "error [K]"], body, download="candidates", text=2)
+
+
+def _paper(fit: Fit) -> str:
+    """The paper's own measures, of the model as the protocol estimated it."""
     names = (("rmse", "RMSE [K]"), ("mape", "MAPE [%]"), ("r2", "R² [-]"))
     kinds = (("free_run", "free run"), ("one_step", "one step ahead"))
-    body = [
-        [part, label, *(number(fit.metrics[part][kind][key], 4) for key, _ in names)]
-        for part in ("test", "train")
-        for kind, label in kinds
-    ]
-    return table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2) + _why_bad(fit)
-
-
-def _why_bad(fit: Fit) -> str:
-    """A free run worse than a constant is worth a word."""
-    if not fit.metrics["train"]["free_run"]["r2"] < 0:
-        return ""
-    hours = fit.inputs.train * step_hours(fit)
-    return (
-        f'<p class="help">Train, free run: one run of {hours / 24:.0f} days from its first {fit.model.order} values. '
-        "Errors of this model grow for as long as it runs alone; over days, and restarted, it does what the figures "
-        "below show.</p>"
+    body = []
+    for part in ("test", "train"):
+        for kind, label in kinds:
+            found = fit.metrics[part][kind]
+            shown = ["–"] * 2 if found["r2"] < 0 else [number(found[key], 4) for key in ("rmse", "mape")]
+            body.append([part, label, *shown, r2_text(found["r2"], 4)])
+    lead = (
+        "<h3>For comparison with the paper</h3><p>Of the model as the protocol estimated it. A free run goes through "
+        f"all rows of a part from its first {fit.model.order} values; that of the test rows was {restarted(fit)}. "
+        "Below 0 means worse than a constant: then the errors after 1 to 24 h above say more.</p>"
     )
+    return lead + table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2)
 
 
 def _behaviour(fit: Fit) -> str:
@@ -210,12 +249,13 @@ def _behaviour(fit: Fit) -> str:
 
 
 def _constants(fit: Fit) -> str:
-    poles, found, step = roots(fit.model.alpha), diagnosis(fit), step_hours(fit)
+    poles, found, step = roots(fit.chosen.alpha), diagnosis(fit), step_hours(fit)
     bands = found.time_constant_bands if found is not None else None
     body = [
-        [_root(z), _time(z, tau, step), "–" if bands is None else f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
+        [_root(z), _time(z, tau, step), "–" if bands is None or tau < step / 2 else
+         f"{_hours(bands[i, 0])} to {_hours(bands[i, 1])}"]
         for i, (z, tau) in enumerate(zip(poles.tolist(), time_constants(poles, step).tolist(), strict=True))
-    ]
+    ]  # fmt: skip
     lead = "<p>How fast the aggregate temperature forgets a disturbance, one line per root of the model.</p>"
     times = table(["root z [-]", "time constant", "95 % interval"], body, download="time-constants")
     return "<h3>Time constants</h3>" + lead + times
@@ -229,7 +269,7 @@ def _root(z: complex) -> str:
 def _time(z: complex, hours: float, step: float) -> str:
     """A mode that decays has a time constant; one that does not is said to grow."""
     if math.isfinite(hours):
-        return _hours(hours)
+        return _hours(hours) if hours > step / 2 else "under half a step"
     return f"grows e-fold in {_hours(step / math.log(abs(z)))}" if abs(z) > 1 else "does not decay"
 
 
@@ -239,11 +279,18 @@ def _hours(hours: float) -> str:
 
 def _coefficients(fit: Fit) -> str:
     head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COLUMNS)]
-    body = []
-    for m in range(fit.model.order + 1):
-        alpha = number(fit.model.alpha[m - 1], 5) if m else ""
-        body.append([f"t−{m}", alpha, *(number(getattr(fit.model, n)[m], 5) for n, _, _ in COLUMNS[1:])])
-    return "<h3>Coefficients</h3>" + table(head, body, download="coefficients", text=1)
+
+    def rows(model: Model) -> list[list[str]]:
+        lags = range(model.order + 1)
+        alpha = [number(model.alpha[m - 1], 5) if m else "" for m in lags]
+        return [[f"t−{m}", alpha[m], *(number(getattr(model, n)[m], 5) for n, _, _ in COLUMNS[1:])] for m in lags]
+
+    used = f"<h3>Coefficients</h3><p>Of the model that is used: {escape(fit.chosen.words())}.</p>"
+    theirs = "<p>As the protocol estimated it, comparable with the paper's:</p>"
+    return (
+        used + table(head, rows(fit.chosen), download="coefficients", text=1)
+        + theirs + table(head, rows(fit.model), download="estimated-coefficients", text=1)
+    )  # fmt: skip
 
 
 def _findings(findings: Sequence[Mapping[str, Any]] | None) -> str:

@@ -10,13 +10,15 @@ from rich.text import Text
 from atdm.data.check import Quality
 from atdm.data.clock import spell, stamp
 from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
-from atdm.report.words import remedies, search, under
+from atdm.report.evidence import coverage_of
+from atdm.report.use_text import coverage_table, horizons_table
+from atdm.report.words import planning, r2_text, remedies, restarted, search, under
 from atdm.run import Fit
 from atdm.use.ready import problems, short_of
 
 
 def summary(fit: Fit, name: str) -> RenderableType:
-    """A fit on one screen: what was fitted, how well, who learned what, what it took.
+    """A fit on one screen: the model to use, how good it is, whether to plan with it; who learned what; the cost.
 
     Parameters
     ----------
@@ -30,21 +32,22 @@ def summary(fit: Fit, name: str) -> RenderableType:
     rich.console.RenderableType
         Something that rich prints.
     """
-    test = fit.metrics["test"]
     head = Text()
     head.append(f"{name}: ", style="bold")
     head.append(f"{fit.agents} agents, {len(fit.state)} rows from {fit.state.index[0]} to {fit.state.index[-1]}\n")
     head.append(": ".join(filter(None, (under(fit.protocol, fit.weighting), search(fit)))) + "\n")
-    fits = Table("test rows", "RMSE [K]", "MAPE [%]", "R²", box=None, header_style="dim", pad_edge=False)
-    for kind, label in (("free_run", "free run"), ("one_step", "one step ahead")):
-        m = test[kind]
-        fits.add_row(label, f"{m['rmse']:.4f}", f"{m['mape']:.4f}", f"{m['r2']:.4f}")
-    notes = _notes((*fit.notes, *remedies(fit)))
-    return Group(head, fits, Text(), _coefficients(fit), Text(), learned(fit), Text(), _cost(fit), *notes)
+    head.append(f"model to use: {fit.chosen.words()}\n")
+    first: list[RenderableType] = [head, horizons_table(fit), Text()]
+    if held := coverage_of(fit):
+        first += [coverage_table([c for c in held if c.hours == held[-1].hours]), Text()]
+    if words := planning(fit):
+        first += [Text(f"to plan with it: {words}", style="bold"), Text()]
+    notes = _notes((*fit.said, *remedies(fit)))
+    return Group(*first, _coefficients(fit), Text(), _paper(fit), Text(), learned(fit), Text(), _cost(fit), *notes)
 
 
 def _coefficients(fit: Fit) -> Table:
-    model = fit.model
+    model = fit.chosen
     table = Table("lag", box=None, header_style="dim", pad_edge=False)
     for name in LAGGED:
         table.add_column(f"{SYMBOLS[name]} [{UNITS[name]}]", justify="right")
@@ -52,6 +55,16 @@ def _coefficients(fit: Fit) -> Table:
         alpha = f"{model.alpha[m - 1]:.4f}" if m else ""
         table.add_row(f"t-{m}", alpha, *(f"{gains[m]:.5f}" for gains in model.coefficients.gains()))
     return table
+
+
+def _paper(fit: Fit) -> Text:
+    """The paper's own measure, of the model as the protocol estimated it."""
+    run = fit.metrics["test"]["free_run"]
+    error = f", RMSE {run['rmse']:.3f} K" if run["r2"] >= 0 else ""
+    return Text(
+        f"for comparison with the paper: free run over the test rows as the protocol estimated it, R² "
+        f"{r2_text(run['r2'], 4)}{error} ({restarted(fit)})", style="dim",
+    )  # fmt: skip
 
 
 def learned(fit: Fit) -> Table:

@@ -1,5 +1,6 @@
 """What the commands that use a model print: diagnostics, selection, forecast, flexibility and drift."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from atdm.data.clock import spell
 from atdm.deploy.observe import Observation
+from atdm.model.current import Update
 from atdm.model.diagnostics import Diagnostics
 from atdm.report.words import under
+from atdm.run import Fit
 from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility
-from atdm.use.forecast import Forecast
-from atdm.use.select import Selection
+from atdm.use.forecast import Coverage, Forecast
 
 SHOWN = 12  # rows of a trajectory on the screen; the whole is in --json and --output
 
@@ -24,9 +25,10 @@ SHOWN = 12  # rows of a trajectory on the screen; the whole is in --json and --o
 def diagnostics_text(d: Diagnostics) -> RenderableType:
     """Diagnostics of a fit in a few lines, warnings last."""
     table = _table("diagnostics of the training rows", "", right=1)
+    times = zip(d.time_constants, d.time_constant_bands, strict=True)
     slow = ", ".join(
-        f"{tau:.3g} h ({low:.3g} to {high:.3g})"
-        for tau, (low, high) in zip(d.time_constants, d.time_constant_bands, strict=True)
+        f"{tau:.3g} h ({low:.3g} to {high:.3g})" if tau > d.step_hours / 2 else "under half a step"
+        for tau, (low, high) in times
     )
     table.add_row("time constants (95 %)", slow)
     response = d.response_24h
@@ -40,27 +42,35 @@ def diagnostics_text(d: Diagnostics) -> RenderableType:
     return Group(table, *_warnings(d.warnings))
 
 
-def selection_table(found: Selection) -> RenderableType:
-    """Candidates, and the test part of the chosen one."""
-    table = _table("order", "ridge", "season", "ridge used", "R²", "RMSE [K]", "BIC", "", right=7)
-    for s in found.scores:
+def choice_table(fit: Fit) -> RenderableType:
+    """Candidates as they did on training rows, and the test part of the chosen one."""
+    choice = fit.choice
+    if choice is None:
+        return Text(f"{fit.inputs.train} training rows are too few to choose a model from", style="yellow")
+    table = _table("order", "day types", "holidays", "parameters", "RMSE [K]", "", right=3)
+    best = choice.best
+    for s in choice.scores:
         c = s.candidate
-        mark = "chosen" if s is found.chosen else "best R²" if s is found.best else ""
-        table.add_row(
-            str(c.order), f"{c.ridge:g}", c.season, f"{s.ridge:.4g}", f"{s.r2:.4f}", f"{s.rmse:.4f}", f"{s.bic:.1f}",
-            mark, style="bold" if s is found.chosen else None,
-        )  # fmt: skip
-    run = found.fit.metrics["test"]["free_run"]
+        mark = "chosen" if c == choice.candidate else "lowest error" if s is best else ""
+        kinds = c.day_types + (", refined" if c.refined else "")
+        table.add_row(str(c.order), kinds, "as Sundays" if c.holidays else "", str(s.parameters), f"{s.rmse:.4f}", mark,
+                      style="bold" if mark == "chosen" else None)  # fmt: skip
     head = Text(
-        f"{under(found.fit.protocol, found.fit.weighting)}; free runs of {spell(found.question.horizon)} from "
-        f"{found.chosen.origins} origins in the training part of what was released, weights as they are; chosen: the "
-        "simplest within one standard error of the best\n"
+        f"{under(fit.protocol, fit.weighting)}; forecasts of 24 h inside the training part of what was released, "
+        "weights as they are; chosen: the simplest within one standard error of the best\n"
     )
-    end = Text(
-        f"\ntest part, looked at once ({found.fit.protocol}): free run R² {run['r2']:.4f}, RMSE {run['rmse']:.4f} K, "
-        f"MAPE {run['mape']:.4f} %", style="bold",
-    )  # fmt: skip
-    return Group(head, table, end, *_warnings(found.notes))
+    return Group(head, table, Text(), horizons_table(fit), *_warnings(choice.notes))
+
+
+def horizons_table(fit: Fit) -> RenderableType:
+    """How far off the models are on the test rows."""
+    found = fit.horizons
+    table = _table("test rows: error [K] after", *(f"{h.hours} h" for h in found["chosen"]), right=len(found["chosen"]))
+    table.add_row("the chosen model", *(_kelvin(h.rmse) for h in found["chosen"]), style="bold")
+    table.add_row("no change (persistence)", *(_kelvin(h.persistence_rmse) for h in found["chosen"]))
+    table.add_row("as the protocol estimated it", *(_kelvin(h.rmse) for h in found["estimated"]))
+    table.add_row("origins", *(str(h.origins) for h in found["chosen"]))
+    return table
 
 
 def forecast_table(found: Forecast) -> RenderableType:
@@ -70,18 +80,50 @@ def forecast_table(found: Forecast) -> RenderableType:
     rows = np.unique(np.linspace(0, len(found.table) - 1, SHOWN).round().astype(int))
     for time, row in found.table.iloc[rows].iterrows():
         table.add_row(_when(time), *(f"{row[name]:.2f}" for name in names), f"{row['load_kw']:.2f}")
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [Text(f"model: {found.model}\n"), table]
     if found.skill:
-        judged = _table("horizon", "origins", "RMSE [K]", "persistence", "seasonal-naive", right=4)
-        for s in found.skill:
-            errors = (s.rmse, s.persistence_rmse, s.seasonal_rmse)
-            judged.add_row(s.horizon, str(s.origins), *("–" if e is None else f"{e:.4f}" for e in errors))
-        parts += [Text(f"\nRMSE of this run {found.free_run_rmse:.4f} K; from every origin in it:"), judged]
-    for kind, words in (("free_run", "this run"), ("rolling", "7-day runs started daily")):
-        if found.coverage is not None:
-            shares = ", ".join(f"{level} % bands hold {share:.1%}" for level, share in found.coverage[kind].items())
-            parts.append(Text(f"{words}: {shares} of the points"))
+        judged = _table("from every origin", "origins", "error [K]", "no change [K]", right=3)
+        for h in found.skill:
+            judged.add_row(f"after {h.hours} h", str(h.origins), _kelvin(h.rmse), _kelvin(h.persistence_rmse))
+        parts += [Text(f"\nerror of this run {_kelvin(found.run_rmse)} K"), judged]
+    if found.load_skill:
+        judged = _table("load, from every origin", "origins", "error, kW", "no change, kW", "last week, kW",
+                        "temperature, K", right=5)  # fmt: skip
+        for s in found.load_skill:
+            errors = (s.rmse, s.persistence_rmse, s.week_rmse)
+            cells = ["–" if e is None else f"{e:.3g}" for e in errors]
+            judged.add_row(f"after {s.horizon}", str(s.origins), *cells, _kelvin(s.temperature_rmse))
+        parts += [Text(f"\nerror of this run {_kelvin(found.run_rmse)} K"), judged]
+    if found.coverage:
+        parts += [Text(), coverage_table(found.coverage)]
     return Group(*parts, *_warnings(found.notes))
+
+
+def coverage_table(found: Sequence[Coverage]) -> RenderableType:
+    """Bands: what they say, what they held, and how wide they were."""
+    table = _table("bands", "said to hold", "held", "mean width [K]", "origins", right=4)
+    for c in found:
+        table.add_row(f"after {c.hours} h", f"{c.level} %", f"{c.share:.0%}", f"{c.width:.2f}", str(c.origins))
+    return table
+
+
+def update_text(found: Update) -> RenderableType:
+    """What an update did, and what it was worth."""
+    model = found.model
+    table = _table("new rows: error [K] after", *found.old_rmse, right=len(found.old_rmse))
+    table.add_row("the model as it was", *(_kelvin(e) for e in found.old_rmse.values()))
+    table.add_row("updated every day, on days not seen", *(_kelvin(e) for e in found.new_rmse.values()), style="bold")
+    lines = [Text(f"{found.rows} new rows, {1000 * found.seconds / found.rows:.1f} ms a row; now {model.words()}")]
+    if found.drifted is not None and found.expected_rmse is not None:
+        was = "had drifted" if found.drifted else "had not drifted"
+        lines.append(Text(
+            f"the model {was}: after 24 h it was off by {_kelvin(found.old_rmse.get('24h'))} K where "
+            f"{_kelvin(found.expected_rmse)} K was to be expected"
+        ))  # fmt: skip
+    if found.helped is not None:
+        more = "lower" if found.helped >= 0 else "higher"
+        lines.append(Text(f"updating made the error after 24 h {abs(found.helped):.0%} {more}"))
+    return Group(table, Text(), *lines, Text(f"{len(model.versions)} earlier versions are kept with their errors"))
 
 
 def observation_text(found: Observation, path: Path) -> str:
@@ -98,12 +140,15 @@ def observation_text(found: Observation, path: Path) -> str:
 
 
 def flexibility_table(found: Flexibility) -> RenderableType:
-    """Envelope, durations, cheapest schedule, storage."""
+    """Envelope, durations, cheapest schedule, storage; first why the model may be planned with."""
     (low, high), (least, most) = found.comfort, found.power
-    head = Text(
-        f"comfort {low:g} to {high:g} °C, load {least:g} to {most:g} kW\n"
-        f"from now the load can be dropped for {_hours(found.drop)}, raised for {_hours(found.lift)}\n"
-    )
+    lines = [_why(found), f"comfort {low:g} to {high:g} °C, load {least:g} to {most:.4g} kW"]
+    for offer in (found.expected, found.confident):
+        if offer is not None:
+            sure = "" if offer.confidence is None else f"with {offer.confidence:.0%} confidence "
+            can = f"dropped for {_hours(offer.drop)}, raised for {_hours(offer.lift)}"
+            lines.append(f"{sure}from now the load can be {can}")
+    head = Text("\n".join(line for line in lines if line) + "\n")
     table = _table("UTC", "least kW", "most kW", "least kWh", "most kWh", "baseline kW", "°C", right=6)
     if found.cheapest is not None:
         table.add_column("cheapest kW", justify="right")
@@ -130,6 +175,16 @@ def flexibility_table(found: Flexibility) -> RenderableType:
     return Group(*parts, *_warnings(found.notes))
 
 
+def _why(found: Flexibility) -> str:
+    e, gain = found.planning.excitation, found.planning.assumed_gain
+    if e is None:
+        return "" if gain is None else f"planned with a steady gain of {gain:g} K per kW, as stated"
+    return (
+        f"1 kW more for 24 h warms by {e.response_24h:.3g} ± {e.standard_error:.2g} K; weather, clock and past "
+        f"temperature leave {e.unexplained_share:.0%} of the load unexplained"
+    )
+
+
 def drift_table(found: Drift) -> RenderableType:
     """Quantities by window with their bands; those that left the first window's are marked."""
     windows = list(dict.fromkeys(found.table["window"]))
@@ -147,6 +202,10 @@ def _table(*names: str, right: int = 0) -> Table:
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i >= len(names) - right else "left")
     return table
+
+
+def _kelvin(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _label(name: str) -> str:

@@ -1,5 +1,9 @@
 """How a fit weighs its agents, how good the weights are, and who is missing: in words for people."""
 
+import math
+
+import pandas as pd
+
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, GROWN, OTHER_COMPANY, OTHER_GRID, OTHER_WEIGHTING, SPENT, TOO_MANY_DAYS
 from atdm.protocol.company import TOO_FEW
@@ -37,6 +41,46 @@ def search(fit: Fit) -> str:
     if fit.protocol == "blind":
         return f"within {percent(fit.excess)} of the best possible at ridge {fit.ridge:g}"
     return f"converged after {fit.iterations} iterations at ridge {fit.ridge:g}"
+
+
+def goodness(fit: Fit) -> str:
+    """How good the model that is used is, beside no model at all."""
+    judged = [h for h in fit.horizons["chosen"] if h.rmse is not None]
+    if not judged:
+        return "There are no test rows without a gap to judge the model by."
+    last = judged[-1]
+    shorter = ", ".join(f"{h.rmse:.2f} K after {h.hours} h" for h in judged[:-1])
+    return (
+        f"On rows it has not seen it is off by {shorter}{' and ' if shorter else ''}{last.rmse:.2f} K after "
+        f"{last.hours} h, where “no change” is off by {last.persistence_rmse:.2f} K."
+    )
+
+
+def planning(fit: Fit) -> str:
+    """Whether one can plan with it, and why; nothing where there are too few rows for any model."""
+    judged = fit.judged
+    if judged is None:
+        return ""
+    if judged.coefficients is None or judged.excitation is None:
+        return f"no: {judged.refusal()}"
+    e = judged.excitation
+    return f"yes: 1 kW more for 24 h warms the cluster by {e.response_24h:.3g} ± {e.standard_error:.2g} K"
+
+
+def restarted(fit: Fit) -> str:
+    """How much a free run over the test rows says: one that starts anew after gaps is given the answer each time."""
+    days = len(fit.test) * fit.model.step / pd.Timedelta("24h")
+    if not fit.restarts:
+        return "one run"
+    times = f"started anew {fit.restarts} times after gaps"
+    return f"{times}: more than once a week, so that it says little" if 7 * fit.restarts > days else times
+
+
+def r2_text(value: float, digits: int = 3) -> str:
+    """R² as a person reads it: below zero only that it is."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}f}" if value >= 0 else "below 0"
 
 
 def remedies(fit: Fit) -> list[str]:

@@ -1,22 +1,24 @@
-"""Whether the cluster still behaves as it did: refits on a moving window, compared with the first.
+"""Whether the cluster still behaves as it did: estimates on a moving window of released rows, compared with the first.
 
 A quantity has drifted when its 95 % band no longer meets that of the first window: some 2.8 standard errors apart,
 rare by chance. Standard errors are Newey–West, so that correlated residuals do not raise false alarms.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from atdm.data import Cluster
 from atdm.data.clock import duration
 from atdm.errors import UsageError
 from atdm.kernel.design import LAGGED, SYMBOLS
-from atdm.model.diagnostics import NORMAL_95, Diagnostics
-from atdm.run import Fit, fit
+from atdm.model.diagnostics import NORMAL_95, diagnose
+from atdm.model.fitted import Model
+from atdm.model.physical import estimate_physical
+from atdm.model.released import Released
+from atdm.use.series import observed_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,51 +42,46 @@ class Drift:
         return {"rows": rows.to_dict("records"), "warnings": list(self.warnings)}
 
 
-def refits(cluster: Cluster, *, window: str = "14d", every: str = "7d", **options: Any) -> list[Fit]:
-    """Fits of the same cluster on a window moved along its data.
+def drift(
+    model: Model,
+    observed: pd.DataFrame | None = None,
+    weather: pd.DataFrame | None = None,
+    *,
+    window: str = "14d",
+    every: str = "7d",
+) -> Drift:
+    """Whether the cluster still behaves as it did: the model estimated on a moving window of released rows.
 
     Parameters
     ----------
-    cluster : Cluster
-        Readings of all agents and the weather.
+    model : Model
+        With the rows it comes from, as `atdm fit -o` writes it or `Fit.chosen` has it.
+    observed, weather : pandas.DataFrame, optional
+        As in `update`; without them the model's own rows are compared.
     window : str, default "14d"
         Length of the window.
     every : str, default "7d"
         By how much it moves.
-    **options
-        Those of `fit`.
-
-    Returns
-    -------
-    list of Fit
-        In the order of time.
-    """
-    length, shift = duration(window), duration(every)
-    first, last = cluster.time[0], cluster.time[-1] + cluster.step
-    count = int((last - first - length) // shift) + 1
-    if count < 2:
-        raise UsageError(f"{cluster} holds {max(count, 0)} windows of {window} moved by {every}: give at least two")
-    starts = [first + k * shift for k in range(count)]
-    return [fit(_rows(cluster, start, start + length), **options) for start in starts]
-
-
-def drift(fits: Sequence[Fit]) -> Drift:
-    """Whether the cluster still behaves as it did: fits compared with the first.
-
-    Parameters
-    ----------
-    fits : sequence of Fit
-        Fits of the same cluster and order, in the order of time.
 
     Returns
     -------
     Drift
-        Coefficients and time constants by window, and which have left their band.
+        Coefficients and time constants by window, and which have left the band of the first one.
     """
-    if len(fits) < 2 or len({f.model.order for f in fits}) > 1:
-        raise UsageError("drift compares at least two fits of the same order: see refits")
+    if model.released is None:
+        raise UsageError("the model file holds no rows to compare: write it with atdm fit -o")
+    rows = model.released
+    if observed is not None and weather is not None:
+        rows = rows.followed_by(observed_rows(model, observed, weather))
+    length, shift = duration(window), duration(every)
+    count = int((rows.time[-1] + model.step - rows.time[0] - length) // shift) + 1
+    if count < 2:
+        raise UsageError(f"{len(rows)} rows hold {max(count, 0)} windows of {window}, moved by {every}: two are needed")
+    starts = [rows.time[0] + k * shift for k in range(count)]
+    parts = [rows.between(start, start + length) for start in starts]
     table = pd.DataFrame(
-        [row for f in fits for row in _quantities(f)], columns=["window", "quantity", "value", "low", "high"]
+        [row for part in parts for row in _quantities(model, part)],
+        columns=["window", "quantity", "value", "low", "high"],
     )
     reference = table.drop_duplicates("quantity").set_index("quantity")
     low, high = (reference[end].reindex(table["quantity"]).to_numpy() for end in ("low", "high"))
@@ -92,19 +89,12 @@ def drift(fits: Sequence[Fit]) -> Drift:
     return Drift(table=table, warnings=tuple(_warnings(table, reference)))
 
 
-def _rows(cluster: Cluster, start: pd.Timestamp, stop: pd.Timestamp) -> Cluster:
-    kept = (cluster.time >= start) & (cluster.time < stop)
-    return replace(
-        cluster, temperature=cluster.temperature[kept], load=cluster.load[kept], outdoor=cluster.outdoor[kept],
-        solar=cluster.solar[kept], rows_dropped=0, notes=(),
-    )  # fmt: skip
-
-
-def _quantities(f: Fit) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
-    found: Diagnostics = f.diagnostics
-    when = f.train.index[-1]
+def _quantities(model: Model, rows: Released) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
+    inputs = rows.inputs(model.calendar)
+    c = estimate_physical(inputs, rows.state, model.order, model.calendar)
+    found, when = diagnose(c, inputs, rows.state, model.calendar.step_hours), rows.time[-1]
     for group in LAGGED:
-        values, errors = getattr(f.model, group), found.standard_errors[group]
+        values, errors = getattr(c, group), found.standard_errors[group]
         for m, (value, error) in enumerate(zip(values, errors, strict=True), 1 if group == "alpha" else 0):
             half = NORMAL_95 * float(error)
             yield when, f"{SYMBOLS[group]}{m}", float(value), float(value) - half, float(value) + half
@@ -119,7 +109,7 @@ def _warnings(table: pd.DataFrame, reference: pd.DataFrame) -> Iterator[str]:
         yield (
             f"{name} has left its band in {len(rows)} of {windows} windows: {before['value']:.4g} "
             f"({before['low']:.4g} to {before['high']:.4g}) at first, {latest['value']:.4g} "
-            f"({latest['low']:.4g} to {latest['high']:.4g}) in the window to {latest['window']:%Y-%m-%d}: use a new fit"
+            f"({latest['low']:.4g} to {latest['high']:.4g}) in that to {latest['window']:%Y-%m-%d}: run atdm update"
         )
     if not np.isfinite(table["value"]).all():
-        yield "in some window a time constant is infinite (an unstable model): the window is too short to tell"
+        yield "in some window a time constant is not finite: the window is too short to tell"

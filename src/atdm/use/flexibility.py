@@ -11,7 +11,7 @@ heating (u ≥ 0) or cooling (u ≤ 0) of the cluster as a whole.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Inputs
 from atdm.model.diagnostics import impulse_filter, roots
 from atdm.model.fitted import Model
+from atdm.model.planning import Planning
+from atdm.model.released import Released
 from atdm.run import Fit
 from atdm.types import FloatArray
-from atdm.use.forecast import trained
-from atdm.use.series import continued, initial_values, span
+from atdm.use.planned import expected_load, load_model, margins, planned, rows_of, settled_load
+from atdm.use.series import last_rows, past_rows, span
 
 TIGHT = 1e-9  # feasibility tolerance asked of the solver, in K and kW: re-simulated, comfort holds to 1e-6 K
 TOLERANCE = 1e-6  # K and kW by which a given schedule may leave the limits and still count as inside
@@ -66,17 +68,19 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Flexibility:
-    """The offer of one cluster over one horizon.
+class Offer:
+    """What loads keep the temperature within comfort, or within the narrower limits that make it so with confidence.
 
     Attributes
     ----------
-    comfort : tuple of float
-        Least and highest aggregate temperature [°C].
-    power : tuple of float
-        Limits of the load [kW].
+    confidence : float or None
+        With which the temperature is within comfort at each step; None: as expected, without a margin [-].
+    margin : pandas.Series
+        By time: kept from both ends of comfort [K].
     envelope : pandas.DataFrame
         By time: power_low, power_high [kW]; energy_low, energy_high since the start [kWh].
+    held : pandas.DataFrame
+        By length of time: low, high: the least and most load that can be held for so long from now [kW].
     drop : pandas.Timedelta
         How long the load can stay at its least from now.
     lift : pandas.Timedelta
@@ -85,27 +89,87 @@ class Flexibility:
         The least load for `drop`, then whatever comfort needs.
     lifted : Schedule
         The most load for `lift`, then whatever comfort needs.
-    baseline : Schedule
-        The load planned without flexibility.
     cheapest : Schedule or None
         The cheapest load for the price; None without one.
+    """
+
+    confidence: float | None
+    margin: pd.Series
+    envelope: pd.DataFrame
+    held: pd.DataFrame
+    drop: pd.Timedelta
+    lift: pd.Timedelta
+    dropped: Schedule
+    lifted: Schedule
+    cheapest: Schedule | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The offer for JSON; time stamps as text."""
+        envelope = self.envelope.reset_index()
+        envelope["time"] = [t.isoformat() for t in envelope["time"]]
+        return {
+            "confidence": self.confidence,
+            "margin_k": self.margin.tolist(),
+            "envelope": envelope.to_dict("records"),
+            "held": [
+                {"hours": length.total_seconds() / 3600, "low": row.low, "high": row.high}
+                for length, row in zip(self.held.index, self.held.itertuples(index=False), strict=True)
+            ],
+            "drop_hours": self.drop.total_seconds() / 3600,
+            "lift_hours": self.lift.total_seconds() / 3600,
+            "schedules": {
+                "dropped": self.dropped.as_dict(),
+                "lifted": self.lifted.as_dict(),
+                "cheapest": None if self.cheapest is None else self.cheapest.as_dict(),
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flexibility:
+    """What one cluster can offer over one horizon.
+
+    Attributes
+    ----------
+    comfort : tuple of float
+        Least and highest aggregate temperature [°C].
+    power : tuple of float
+        Limits of the load [kW].
+    price : pandas.Series or None
+        By time; None where none was given [currency/kWh].
+    baseline : Schedule
+        The load without flexibility.
+    expected : Offer
+        What keeps the expected temperature within comfort.
+    confident : Offer or None
+        What keeps comfort with the confidence asked for; None where nothing does, and a note says so.
     storage : dict or None
         The FlexMeasures flex-model of an equivalent storage; None where there is none.
+    planning : Planning
+        What is known of the cluster's response to load, and how plausible it is.
     notes : tuple of str
         What the person should know about this offer.
     """
 
     comfort: tuple[float, float]
     power: tuple[float, float]
-    envelope: pd.DataFrame
-    drop: pd.Timedelta
-    lift: pd.Timedelta
-    dropped: Schedule
-    lifted: Schedule
+    price: pd.Series | None
     baseline: Schedule
-    cheapest: Schedule | None
+    expected: Offer
+    confident: Offer | None
     storage: dict[str, Any] | None
+    planning: Planning
     notes: tuple[str, ...]
+
+    @property
+    def envelope(self) -> pd.DataFrame:
+        """By time: power_low, power_high [kW]; energy_low, energy_high since the start [kWh], as expected."""
+        return self.expected.envelope
+
+    @property
+    def cheapest(self) -> Schedule | None:
+        """The cheapest load for the price, as expected; None without one."""
+        return self.expected.cheapest
 
     @property
     def saving(self) -> float | None:
@@ -132,23 +196,17 @@ class Flexibility:
         return self.storage
 
     def as_dict(self) -> dict[str, Any]:
-        """The offer for JSON; time stamps as text."""
-        envelope = self.envelope.reset_index()
-        envelope["time"] = [t.isoformat() for t in envelope["time"]]
+        """The offer for JSON; time stamps as text. What is expected stands on top, what is confident beside it."""
+        expected = self.expected.as_dict()
+        expected["schedules"]["baseline"] = self.baseline.as_dict()
         return {
             "comfort_c": list(self.comfort),
             "power_kw": list(self.power),
-            "envelope": envelope.to_dict("records"),
-            "drop_hours": self.drop.total_seconds() / 3600,
-            "lift_hours": self.lift.total_seconds() / 3600,
-            "schedules": {
-                "dropped": self.dropped.as_dict(),
-                "lifted": self.lifted.as_dict(),
-                "baseline": self.baseline.as_dict(),
-                "cheapest": None if self.cheapest is None else self.cheapest.as_dict(),
-            },
+            **expected,
+            "confident": None if self.confident is None else self.confident.as_dict(),
             "saving": self.saving,
             "storage": self.storage,
+            "planning": self.planning.as_dict(),
             "notes": list(self.notes),
         }
 
@@ -163,14 +221,23 @@ class Polytope:
     beta: FloatArray  # of the model          [K/kW]
     power: tuple[float, float]  # u_low, u_high [kW]
     comfort: tuple[float, float]  # [°C]
+    margin: FloatArray | None = None  # kept from both ends of comfort, by step; None: none [K]
+    heat: FloatArray | None = None  # of one kW of load, by step, where that is electricity; None: one [-]
 
     def __len__(self) -> int:
         return len(self.base)
 
+    @property
+    def limits(self) -> tuple[FloatArray, FloatArray]:
+        """Between which the temperature stays, by step. [°C]"""
+        kept = np.zeros(len(self)) if self.margin is None else self.margin
+        return self.comfort[0] + kept, self.comfort[1] - kept
+
     def response(self) -> FloatArray:
         """R: d = R u. [K/kW]"""
         impulse = np.concatenate([self.beta, np.zeros(len(self))])[: len(self)]
-        return toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
+        answer: FloatArray = toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
+        return answer if self.heat is None else answer * self.heat
 
     def recursion(self) -> csr_array:
         """[−B | A] with A d = B u: the recursion of d, sparse."""
@@ -178,26 +245,39 @@ class Polytope:
         memory = lag_filter(self.alpha)
         a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
         b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
-        return csr_array(hstack([-b, a]))
+        heat = np.ones(count) if self.heat is None else self.heat
+        return csr_array(hstack([-b @ diags_array(heat), a]))
 
     def best(
-        self, cost: FloatArray, *, fixed: FloatArray | None = None, final: tuple[float, float] | None = None
+        self,
+        cost: FloatArray,
+        *,
+        fixed: FloatArray | None = None,
+        final: tuple[float, float] | None = None,
+        tied: int = 0,
     ) -> FloatArray | None:
         """The feasible load of least cost·u; None if there is none.
 
-        fixed: values of the first steps; final: between which temperatures to end. [°C]
+        fixed: values of the first steps; tied: how many first steps have one load, whichever;
+        final: between which temperatures to end. [°C]
         """
         bounds = self._bounds(0.0)
+        if (bounds[:, 0] > bounds[:, 1]).any():
+            return None  # margins leave no comfort
         if fixed is not None:
             bounds[: len(fixed)] = fixed[:, None]
         if final is not None:
             bounds[-1] = np.array(final) - self.base[-1]
-        found = _solve(np.concatenate([cost, np.zeros(len(self))]), self.recursion(), bounds)
+        equal = self.recursion()
+        if tied > 1:
+            same = diags_array([1.0, -1.0], offsets=[0, 1], shape=(tied - 1, equal.shape[1]))
+            equal = csr_array(vstack([equal, same]))
+        found = _solve(np.concatenate([cost, np.zeros(len(self))]), equal, bounds)
         return None if found is None else found[: len(self)]
 
     def violation(self) -> tuple[float, int]:
         """Least achievable distance outside the comfort band [K], and the first step that is that far outside."""
-        count, (low, high) = len(self), self.comfort
+        count, (low, high) = len(self), self.limits
         wide = np.vstack([self._bounds(np.inf), [0.0, np.inf]])  # the last variable is the distance
         equal = csr_array(hstack([self.recursion(), csr_array((count, 1))]))
         none, same, away = csr_array((count, count)), eye_array(count), csr_array(-np.ones((count, 1)))
@@ -217,7 +297,7 @@ class Polytope:
 
     def _bounds(self, slack: float) -> FloatArray:
         """Of u, then of d, with `slack` K added to the comfort band."""
-        (low, high), count = self.comfort, len(self)
+        (low, high), count = self.limits, len(self)
         comfort = np.column_stack([low - slack - self.base, high + slack - self.base])
         return np.vstack([np.tile(self.power, (count, 1)), comfort])
 
@@ -233,6 +313,19 @@ class Polytope:
                 extremes[t, column] = np.nan if found is None else np.abs(goal) @ found
         names = ["power_low", "power_high", "energy_low", "energy_high"]
         return pd.DataFrame(extremes, index=self.time, columns=names)
+
+    def held(self) -> pd.DataFrame:
+        """The least and most constant load that can be held for 1, 2, … steps from now, comfort kept to the end of the
+        horizon: what can be reached and held. Rows end where none can."""
+        rows = []
+        goal = np.zeros(len(self))
+        goal[0] = 1.0
+        for steps in range(1, len(self) + 1):
+            ends = [self.best(sign * goal, tied=steps) for sign in (1.0, -1.0)]
+            if ends[0] is None or ends[1] is None:
+                break
+            rows.append((ends[0][0], ends[1][0]))
+        return pd.DataFrame(np.reshape(rows, (-1, 2)), columns=["low", "high"])
 
     def longest(self, level: float) -> int:
         """For how many steps from now the load can stay at `level`, comfort kept over the whole horizon.
@@ -252,30 +345,33 @@ def flexibility(
     weather: pd.DataFrame,
     comfort: tuple[float, float],
     *,
-    initial: Sequence[float] | pd.Series | None = None,
+    initial: Sequence[float] | pd.Series | pd.DataFrame | None = None,
     price: pd.Series | None = None,
     baseline: pd.Series | None = None,
     power: tuple[float, float] | None = None,
     start: str | None = None,
     horizon: pd.Timedelta = DAY,
     observed: pd.DataFrame | None = None,
+    confidence: float | None = None,
+    assume_gain: float | None = None,
 ) -> Flexibility:
     """What the cluster can offer over a horizon while its temperature stays comfortable.
 
     Parameters
     ----------
     model : Model or Fit
-        The model to plan with.
+        Of which the planning model is used; refused where the response to load cannot be known.
     weather : pandas.DataFrame
-        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time; its first M rows have the temperatures `initial`.
+        outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time; its first rows, as many as `initial` has, are past.
     comfort : tuple of float
         Least and highest aggregate temperature [°C].
-    initial : sequence of float or pandas.Series, optional
-        The first M aggregate temperatures, or a series that holds them; needed unless `observed` is given [°C].
+    initial : sequence of float, pandas.Series or pandas.DataFrame, optional
+        The first two aggregate temperatures (three where the forecasting model has order 3), or a series that holds
+        them, or a table of aggregate_temp_c and load_kw by time; needed unless `observed` is given [°C].
     price : pandas.Series, optional
         By time; with it the cheapest schedule is found [currency/kWh].
     baseline : pandas.Series, optional
-        The load planned without flexibility; by default the least energy that keeps comfort [kW].
+        The load without flexibility; by default what the cluster is expected to use if nobody intervenes [kW].
     power : tuple of float, optional
         Limits of the load, on one side of zero; by default from nothing to the most seen in training [kW].
     start : str, optional
@@ -284,6 +380,10 @@ def flexibility(
         How far to plan.
     observed : pandas.DataFrame, optional
         aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the offer starts after its last row.
+    confidence : float, optional
+        With which the temperature shall be within comfort at each step: a second offer, beside the expected one [-].
+    assume_gain : float, optional
+        Steady change of the aggregate temperature per kW that you know, where the rows do not show it [K/kW].
 
     Returns
     -------
@@ -293,43 +393,81 @@ def flexibility(
     Raises
     ------
     UsageError
-        Comfort cannot be kept, with the least distance by which it is missed, or power on both sides of zero.
+        The response to load cannot be known from the rows of the model; comfort cannot be kept, with the least
+        distance by which it is missed; power on both sides of zero.
     DataError
         Weather or price lack a value in the window.
     """
-    used = trained(model) if isinstance(model, Fit) else model
-    past = None
+    if confidence is not None and not 0 < confidence < 1:
+        raise UsageError(f"confidence {confidence:g}: give a share between 0 and 1, as in 0.9")
+    chosen, used, planning = planned(model, assume_gain)
+    rows, count = rows_of(chosen), max(chosen.order, used.order)
     if observed is not None:
         if initial is not None or start is not None:
             raise UsageError("with observed rows give neither initial values nor a start")
-        nothing = pd.Series(dtype=float, index=observed.index[:0])
-        load, initial, start = continued(used, observed, nothing if baseline is None else baseline)
-        past, baseline = load.to_numpy(float)[: used.order], None if baseline is None else load
-    frame = span(used, weather, baseline, start, horizon)
-    first = initial_values(used, initial, pd.DatetimeIndex(frame.index))
-    limits, notes = _limits(used, power)
-    before, more = _load_before(used, frame, first, baseline, limits) if past is None else (past, [])
-    polytope = feasible_loads(used, frame, first, before, comfort, limits)
+        initial = last_rows(count, used.step, observed)
+        start = initial.index[0].isoformat()
+    frame = span(used, weather, None, start, horizon, count)
+    past = past_rows(count, initial, pd.DatetimeIndex(frame.index))
+    if baseline is not None:
+        past = past.assign(load_kw=past["load_kw"].fillna(baseline.reindex(past.index)))
+    limits, notes = _limits(rows, chosen.trained, power)
+    usual = load_model(chosen)
+    past, said = settled_load(chosen, usual, frame, past)
+    notes += said
+    if baseline is None:
+        baseline = pd.Series(expected_load(chosen, usual, frame, past)[0], index=frame.index[count:])
+    recent, own = past.iloc[-used.order :], frame.iloc[count - used.order :]
+    first, before = recent["aggregate_temp_c"].to_numpy(), recent["load_kw"].to_numpy()
+    polytope = feasible_loads(used, own, first, before, comfort, limits)
     _refuse_infeasible(polytope)
-    plan = _Planner(used, frame, first, before, _prices(price, polytope.time), limits)
+    plan = _Planner(used, own, first, before, _prices(price, polytope.time), limits)
     reference, said = _baseline(polytope, plan, baseline)
-    drop, lift = sorted(limits, key=abs)
-    times = {level: polytope.longest(level) for level in (drop, lift)}
-    hours = used.step.total_seconds() / 3600
-    envelope = polytope.envelope()
-    envelope[["energy_low", "energy_high"]] *= hours
+    confident = None
+    if confidence is not None:
+        kept = margins(used, rows, chosen.trained, confidence, len(polytope))
+        confident = _offer(replace(polytope, margin=kept), plan, reference, confidence)
+        if confident is None:
+            said.append(f"with a confidence of {confidence:.0%} no load keeps comfort: the temperature may be "
+                        f"{kept.max():.2f} K off, so widen comfort or shorten the horizon")  # fmt: skip
+    expected_offer = _offer(polytope, plan, reference, None)
+    if expected_offer is None:
+        raise DataError("no schedule keeps comfort: widen comfort")
     return Flexibility(
         comfort=comfort,
         power=limits,
+        price=None if plan.price is None else pd.Series(plan.price, index=polytope.time, name="price_per_kwh"),
+        baseline=reference,
+        expected=expected_offer,
+        confident=confident,
+        storage=equivalent_storage(used, own, polytope, float(first[-1])),
+        planning=planning,
+        notes=(*notes, *said),
+    )
+
+
+def _offer(polytope: "Polytope", plan: "_Planner", baseline: Schedule, confidence: float | None) -> Offer | None:
+    """Everything that is asked of one polytope; None where it is empty."""
+    if polytope.best(np.zeros(len(polytope))) is None:
+        return None
+    step, hours = plan.model.step, plan.model.step.total_seconds() / 3600
+    drop, lift = sorted(polytope.power, key=abs)
+    times = {level: polytope.longest(level) for level in (drop, lift)}
+    envelope = polytope.envelope()
+    envelope[["energy_low", "energy_high"]] *= hours
+    held = polytope.held()
+    held.index = pd.TimedeltaIndex([step * (k + 1) for k in range(len(held))], name="length")
+    kept = np.zeros(len(polytope)) if polytope.margin is None else polytope.margin
+    return Offer(
+        confidence=confidence,
+        margin=pd.Series(kept, index=polytope.time, name="margin_k"),
         envelope=envelope,
-        drop=times[drop] * used.step,
-        lift=times[lift] * used.step,
+        held=held,
+        drop=times[drop] * step,
+        lift=times[lift] * step,
         dropped=plan.schedule(plan.held(polytope, drop, times[drop])),
         lifted=plan.schedule(plan.held(polytope, lift, times[lift])),
-        baseline=reference,
-        cheapest=_cheapest(polytope, plan, reference),
-        storage=equivalent_storage(used, frame, polytope, float(first[-1])),
-        notes=(*notes, *more, *said),
+        cheapest=_cheapest(polytope, plan, baseline),
     )
 
 
@@ -351,6 +489,7 @@ def feasible_loads(
         beta=model.beta,
         power=power,
         comfort=comfort,
+        heat=model.heat_of_one_kw(frame)[order:],
     )
 
 
@@ -373,6 +512,8 @@ def equivalent_storage(
     (low, high), hours = polytope.comfort, model.step.total_seconds() / 3600
     capacity = hours * rest / heat
     usage = holding_power(model, model.inputs(np.zeros(len(frame)), frame), low)[model.order :]
+    if polytope.heat is not None:
+        usage = usage / polytope.heat
 
     def series(values: FloatArray) -> list[dict[str, str]]:
         return [
@@ -469,31 +610,16 @@ def _refuse_infeasible(polytope: Polytope) -> None:
     )
 
 
-def _limits(model: Model, power: tuple[float, float] | None) -> tuple[tuple[float, float], list[str]]:
+def _limits(rows: Released, stop: int, power: tuple[float, float] | None) -> tuple[tuple[float, float], list[str]]:
     """Limits of the load on one side of zero."""
     if power is not None:
         low, high = power
         if low < 0 < high:
             raise UsageError(f"power {low:g}:{high:g} both heats and cools: give limits on one side of zero")
         return power, []
-    if model.training is None:
-        raise UsageError(
-            "the model file does not say which loads it was trained on: give power, its lowest and highest load in kW"
-        )
-    low, high = model.training.load_low, model.training.load_high
+    low, high = float(rows.load[:stop].min()), float(rows.load[:stop].max())
     low, high = (0.0, high) if high >= -low else (low, 0.0)
     return (low, high), [f"power limits {low:.1f} to {high:.1f} kW: from nothing to the most seen in training"]
-
-
-def _load_before(
-    model: Model, frame: pd.DataFrame, initial: FloatArray, baseline: pd.Series | None, limits: tuple[float, float]
-) -> tuple[FloatArray, list[str]]:
-    """Loads of the first M rows, which are past."""
-    if baseline is not None:
-        return model.inputs(baseline, frame).load[: model.order], []
-    inputs = model.inputs(np.zeros(len(frame)), frame)
-    held = float(np.clip(holding_power(model, inputs, float(initial[-1]))[: model.order].mean(), *limits))
-    return np.full(model.order, held), [f"no baseline given: the load before the start is taken as {held:.1f} kW"]
 
 
 def _prices(price: pd.Series | None, time: pd.DatetimeIndex) -> FloatArray | None:
@@ -506,10 +632,11 @@ def _prices(price: pd.Series | None, time: pd.DatetimeIndex) -> FloatArray | Non
     return values
 
 
-def _baseline(polytope: Polytope, plan: _Planner, given: pd.Series | None) -> tuple[Schedule, list[str]]:
-    if given is None:
-        return plan.schedule(plan.held(polytope, 0.0, 0)), []
+def _baseline(polytope: Polytope, plan: _Planner, given: pd.Series) -> tuple[Schedule, list[str]]:
     load = given.reindex(polytope.time).to_numpy(float)
+    if not np.isfinite(load).all():
+        missing = polytope.time[~np.isfinite(load)]
+        raise DataError(f"no baseline at {stamp(missing[0])} ({len(missing)} steps): give one for every step")
     reference = plan.schedule(load)
     low, high = polytope.comfort
     outside = float(max(low - reference.temperature.min(), reference.temperature.max() - high, 0.0))
@@ -525,10 +652,10 @@ def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> Schedul
     """Cheapest feasible load that ends no colder (cooling: no warmer) than a feasible baseline: no heat is borrowed."""
     if plan.price is None:
         return None
-    final = None
-    if polytope.contains(baseline.load.to_numpy()):
-        end, (low, high) = float(baseline.temperature.iloc[-1]), polytope.comfort
-        # the baseline itself ends there; the margin keeps rounding from calling that infeasible
-        final = (end - TIGHT, max(end, high)) if plan.sign > 0 else (min(end, low), end + TIGHT)
+    low, high = (float(end[-1]) for end in polytope.limits)
+    end = min(max(float(baseline.temperature.iloc[-1]), low), high)  # of comfort, where the baseline leaves it
+    final = (end - TIGHT, high) if plan.sign > 0 else (low, end + TIGHT)  # TIGHT: rounding is not infeasible
     found = polytope.best(plan.price * plan.sign, final=final)
+    if found is None:
+        found = polytope.best(plan.price * plan.sign)
     return None if found is None else plan.schedule(found)

@@ -1,55 +1,52 @@
-"""Forecast the aggregate temperature for a load plan and weather to come, with bands that were checked.
+"""Forecast the aggregate temperature for a load plan and weather to come, with bands by how far off forecasts were.
 
-When the truth is given, the forecast is judged from every possible origin, beside two forecasts that need no model:
-persistence (the last value stays) and seasonal-naive (what it was one season before).
+When the truth is given, the forecast is judged from every origin in the window, beside persistence (the last value
+stays), and so are the bands, each drawn with nothing but what was known at its origin.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import duration, spell
+from atdm.data.clock import spell
 from atdm.errors import UsageError
 from atdm.kernel.design import Inputs
-from atdm.kernel.thermal import Coefficients
-from atdm.model.bands import Training, band, simulate_paths
+from atdm.model.bands import LEVELS, Record, half_widths, held
 from atdm.model.fitted import Model
+from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, rolling_errors
+from atdm.model.released import released_rows
 from atdm.run import Fit
-from atdm.types import FloatArray, IntArray
-from atdm.use.series import continued, initial_values, span
-
-LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
-HORIZONS = ("1h", "6h", "24h", "7d")
-PATHS = 1000
-LONGEST = pd.Timedelta(days=7)  # of the rolling forecasts that coverage and metrics count
+from atdm.types import FloatArray
+from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill
+from atdm.use.series import continued, initial_values, last_rows, past_rows, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
-    """Error at one horizon, over all origins.
+class Coverage:
+    """How often a band held the truth at one horizon, over all origins of the window.
 
     Attributes
     ----------
-    horizon : str
-        Such as "24h".
+    level : str
+        What the band is said to hold: "80" or "95" [%].
+    hours : int
+        The horizon [h].
     origins : int
-        Origins that have this horizon inside the window.
-    rmse : float or None
-        Of the model; None where no origin has the horizon [K].
-    persistence_rmse : float or None
-        Of the last value kept [K].
-    seasonal_rmse : float or None
-        Of the value one season before [K].
+        Forecasts judged.
+    share : float
+        Of them inside the band [-].
+    width : float
+        Mean width of the band, end to end [K].
     """
 
-    horizon: str
+    level: str
+    hours: int
     origins: int
-    rmse: float | None
-    persistence_rmse: float | None
-    seasonal_rmse: float | None
+    share: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,22 +55,29 @@ class Forecast:
 
     Attributes
     ----------
+    model : str
+        Which model made it, in words.
     table : pandas.DataFrame
-        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C].
-    skill : tuple of Skill
-        Error by horizon, over all origins in the window.
-    free_run_rmse : float or None
+        By time: aggregate_temp_c, low_80, high_80, low_95, high_95 [°C], load_kw [kW]; with a truth also truth_c [°C];
+        where the load was forecast also load_low_80, load_high_80, load_low_95, load_high_95 [kW].
+    skill : tuple of Horizon
+        Error after 1 h, 6 h and 24 h, over all origins in the window, beside persistence.
+    run_rmse : float or None
         Error of the trajectory itself [K].
-    coverage : dict or None
-        "free_run" or "rolling" → "80" or "95" → share of points inside the band [-].
+    coverage : tuple of Coverage
+        How often the bands held, beside what they say and how wide they were.
+    load_skill : tuple of LoadSkill
+        Error of the load where it was forecast too and its truth is known, beside persistence and last week.
     notes : tuple of str
         What the person should know about this forecast.
     """
 
+    model: str
     table: pd.DataFrame
-    skill: tuple[Skill, ...] = ()
-    free_run_rmse: float | None = None
-    coverage: dict[str, dict[str, float]] | None = None
+    skill: tuple[Horizon, ...] = ()
+    run_rmse: float | None = None
+    coverage: tuple[Coverage, ...] = ()
+    load_skill: tuple[LoadSkill, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,58 +85,49 @@ class Forecast:
         rows = self.table.reset_index()
         rows["time"] = [t.isoformat() for t in rows["time"]]
         return {
+            "model": self.model,
             "trajectory": rows.to_dict("records"),
-            "skill": [{name: getattr(s, name) for name in Skill.__dataclass_fields__} for s in self.skill],
-            "free_run_rmse": self.free_run_rmse,
-            "coverage": self.coverage,
+            "skill": [h.as_dict() for h in self.skill],
+            "run_rmse": self.run_rmse,
+            "coverage": [asdict(c) for c in self.coverage],
+            "load_skill": [s.as_dict() for s in self.load_skill],
             "notes": list(self.notes),
         }
 
 
-def trained(fit: Fit) -> Model:
-    """The model of a fit together with what bands and limits need of its training rows."""
-    c = fit.model.coefficients
-    return replace(fit.model, training=Training.of(c, fit.inputs, fit.state.to_numpy(float)))
-
-
 def forecast(
     model: Model | Fit,
-    load: pd.Series | FloatArray,
+    load: pd.Series | FloatArray | None,
     weather: pd.DataFrame,
-    initial: Sequence[float] | pd.Series | None = None,
+    initial: Sequence[float] | pd.Series | pd.DataFrame | None = None,
     *,
-    truth: pd.Series | None = None,
+    truth: pd.Series | pd.DataFrame | None = None,
     start: str | None = None,
     horizon: pd.Timedelta | None = None,
     observed: pd.DataFrame | None = None,
-    paths: int = PATHS,
-    seed: int = 0,
 ) -> Forecast:
     """The aggregate temperature over the rows of `weather`, whose first M are known, with bands.
 
     Parameters
     ----------
     model : Model or Fit
-        With the residuals of its training rows (`atdm fit -o`, or a `Fit`) the forecast has bands.
-    load : pandas.Series or array
-        Planned heating power of the cluster [kW].
+        With its record of errors (`atdm fit -o`, or a `Fit`, of which the chosen model is used) there are bands.
+    load : pandas.Series, array or None
+        Planned heating power of the cluster; None: what it will use if nobody intervenes, forecast too [kW].
     weather : pandas.DataFrame
         outdoor_temp_c [°C] and solar_w_m2 [W/m²] by time.
-    initial : sequence of float or pandas.Series, optional
-        The first M aggregate temperatures, or a series that holds them; by default those of `truth` [°C].
-    truth : pandas.Series, optional
-        The aggregate temperature as it was, to judge the forecast. Where it reaches back a season, seasonal-naive is
-        judged too [°C].
+    initial : sequence of float, pandas.Series or pandas.DataFrame, optional
+        The first M aggregate temperatures, or a series that holds them, or a table of aggregate_temp_c and load_kw by
+        time; by default those of `truth` [°C].
+    truth : pandas.Series or pandas.DataFrame, optional
+        The aggregate temperature as it was, to judge the forecast, or a table of it and load_kw [°C].
     start : str, optional
         Time stamp of the first row; by default that of the weather.
     horizon : pandas.Timedelta, optional
         How far to forecast; by default to the end of the weather.
     observed : pandas.DataFrame, optional
-        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the run goes on from its last M rows.
-    paths : int, default 1000
-        Simulated runs from which the bands are taken.
-    seed : int, default 0
-        Of the simulated runs.
+        aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the run goes on from its last M rows,
+        and the bands follow from how well the rows before were forecast, as far as the weather covers them.
 
     Returns
     -------
@@ -146,121 +141,114 @@ def forecast(
     DataError
         Load or weather lack a value in the window.
     """
-    used = trained(model) if isinstance(model, Fit) else model
+    used = model.chosen if isinstance(model, Fit) else model
+    record, usual = used.record, None
+    known_truth = truth
+    if isinstance(truth, pd.DataFrame):
+        truth = truth["aggregate_temp_c"]
     if observed is not None:
-        if not isinstance(load, pd.Series) or initial is not None or start is not None:
+        if isinstance(load, np.ndarray) or initial is not None or start is not None:
             raise UsageError("with observed rows give the load by time, and neither initial values nor a start")
-        load, initial, start = continued(used, observed, load)
+        record = with_observed(used, observed, weather)
+        if load is None:
+            initial = last_rows(used.order, used.step, observed)
+            start = initial.index[0].isoformat()
+        else:
+            load, initial, start = continued(used, observed, load)
+    if load is None:
+        frame = span(used, weather, None, start, horizon)
+        past = past_rows(used.order, known_truth if initial is None else initial, pd.DatetimeIndex(frame.index))
+        usual = forecast_load(used, frame, past)
+        load, initial = usual.load, past["aggregate_temp_c"]
+    elif isinstance(initial, pd.DataFrame):
+        initial = initial["aggregate_temp_c"]
     frame = span(used, weather, load if isinstance(load, pd.Series) else None, start, horizon)
-    time = pd.DatetimeIndex(frame.index, name="time")
+    time = pd.DatetimeIndex(frame.index, name="time").as_unit("ns")
     first = initial_values(used, initial if initial is not None else truth, time)
     inputs = used.inputs(load, frame)
-    run = used.simulate(load, frame, first)
-    table = pd.DataFrame({"aggregate_temp_c": run.to_numpy(), "load_kw": inputs.load}, index=time)
-    notes = tuple(_notes(used, inputs))
-    if used.training is not None:
-        drawn = simulate_paths(used.coefficients, used.training, inputs, first, paths=paths, seed=seed)
+    run = used.simulate(load, frame, first).to_numpy()
+    table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load / used.heat_of_one_kw(frame)}, index=time)
+    notes = (*_notes(used, table["load_kw"].to_numpy()), *(() if usual is None else usual.notes))
+    if usual is not None:
+        record = None  # whose errors were those of known loads
+        table = table.join(usual.bands)
+        for name in map(str, usual.bands.columns):  # the past rows are known
+            table[name] = table[name].fillna(table["load_kw" if name.startswith("load_") else "aggregate_temp_c"])
+    if record is not None:
+        record = record.before(time[used.order])
         for name, level in LEVELS.items():
-            table[f"low_{name}"], table[f"high_{name}"] = band(drawn, level)
+            half = half_widths(used.coefficients, held(record, level).now, len(run) - used.order)
+            reach = np.concatenate([np.zeros(used.order), half])
+            table[f"low_{name}"], table[f"high_{name}"] = run - reach, run + reach
     if truth is None:
-        return Forecast(table=table, notes=notes)
+        return Forecast(model=used.words(), table=table, notes=notes)
     actual = truth.reindex(time).to_numpy(float)
     known = np.isfinite(actual[used.order :])
     if not known.any():
         raise UsageError("the truth has no value in the forecast window: check its time stamps")
-    error = (run.to_numpy() - actual)[used.order :][known]
+    error = (run - actual)[used.order :][known]
     return Forecast(
+        model=used.words(),
         table=table.assign(truth_c=actual),
-        skill=tuple(_skill(used, inputs, truth, time)),
-        free_run_rmse=float(np.sqrt((error**2).mean())),
-        coverage=_coverage(used, inputs, actual, table, paths, seed) if used.training is not None else None,
+        skill=() if usual is not None else _skill(used, inputs, actual),
+        run_rmse=float(np.sqrt((error**2).mean())),
+        coverage=() if record is None else coverage(used, record, inputs, actual, time),
+        load_skill=() if usual is None else _judged_load(used, usual, frame, known_truth),
         notes=notes,
     )
 
 
-def rolling_errors(c: Coefficients, inputs: Inputs, state: FloatArray, origins: IntArray, steps: int) -> FloatArray:
-    """Forecast − truth of free runs from many origins at once, origins × steps; NaN beyond the last row. [K]
-
-    An origin is the first row forecast; the M values before it are known.
-    """
-    rows = np.arange(c.order, len(inputs))
-    forcing = np.full(len(inputs) + steps, np.nan)
-    forcing[rows] = c.forcing(inputs, rows)
-    padded = np.concatenate([state, np.full(steps, np.nan)])
-    memory = np.stack([state[origins - m] for m in range(1, c.order + 1)])
-    errors = np.empty((len(origins), steps))
-    for k in range(steps):
-        value = forcing[origins + k] + c.alpha @ memory
-        memory = np.vstack([value, memory[:-1]])
-        errors[:, k] = value - padded[origins + k]
-    return errors
+def _skill(model: Model, inputs: Inputs, state: FloatArray) -> tuple[Horizon, ...]:
+    return horizons(model.coefficients, inputs, state, model.calendar.step_hours, 0, len(inputs))
 
 
-def _skill(model: Model, inputs: Inputs, truth: pd.Series, time: pd.DatetimeIndex) -> list[Skill]:
-    state = truth.reindex(time).to_numpy(float)
-    origins = np.arange(model.order, len(inputs))
-    longest = int(LONGEST // model.step)
-    errors = rolling_errors(model.coefficients, inputs, state, origins, longest)
+def _judged_load(
+    model: Model, usual: ExpectedLoad, frame: pd.DataFrame, truth: pd.Series | pd.DataFrame | None
+) -> tuple[LoadSkill, ...]:
+    if not isinstance(truth, pd.DataFrame) or "load_kw" not in truth:
+        return ()
+    return tuple(load_skill(model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"]))
+
+
+def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Record | None:
+    """The model's record with its forecasts of the observed rows that it had not seen and that the weather covers."""
+    if model.record is None or model.released is None:
+        return model.record
+    later = released_rows(observed, weather, model.step)
+    rows = model.released.followed_by(later)
+    inputs = rows.inputs(model.calendar)
+    origins = origins_in(inputs, len(model.released), len(rows), model.order)
+    errors = rolling_errors(model.coefficients, inputs, rows.state, origins, model.record.steps)
+    return model.record.with_errors(rows.time[origins], errors)
+
+
+def coverage(
+    model: Model, record: Record, inputs: Inputs, state: FloatArray, time: pd.DatetimeIndex
+) -> tuple[Coverage, ...]:
+    """How often bands drawn at every origin of the rows held, beside their widths; record: what was known before."""
+    origins = origins_in(inputs, 0, len(inputs), model.order)
+    errors = rolling_errors(model.coefficients, inputs, state, origins, record.steps)
+    both = record.with_errors(time[origins], errors)
+    new = np.flatnonzero(both.time >= time[origins[0]]) if len(origins) else np.empty(0, dtype=np.int64)
     answer = []
-    for text in HORIZONS:
-        steps = int(duration(text) // model.step)
-        if steps == 0:
-            continue
-        reached = np.flatnonzero(np.isfinite(errors[:, steps - 1]))
-        target = origins[reached] + steps - 1
-        seasons = -(-steps // model.period) * model.period  # back to the last season known at the origin
-        before = truth.reindex(time[target] - seasons * model.step).to_numpy(float)
-        answer.append(Skill(
-            horizon=text,
-            origins=len(reached),
-            rmse=_rms(errors[reached, steps - 1]),
-            persistence_rmse=_rms(state[origins[reached] - 1] - state[target]),
-            seasonal_rmse=_rms(before - state[target]) if np.isfinite(before).all() else None,
-        ))  # fmt: skip
-    return answer
+    for name, level in LEVELS.items():
+        drawn = held(both, level).at_origins[new]
+        for hours, steps in horizon_steps(model.calendar.step_hours).items():
+            error, half = np.abs(both.errors[new, steps - 1]), drawn[:, steps - 1]
+            known = np.isfinite(error)
+            if known.any():
+                inside, width = float((error <= half)[known].mean()), float(2 * half[known].mean())
+                answer.append(Coverage(level=name, hours=hours, origins=int(known.sum()), share=inside, width=width))
+    return tuple(answer)
 
 
-def _coverage(
-    model: Model, inputs: Inputs, actual: FloatArray, table: pd.DataFrame, paths: int, seed: int
-) -> dict[str, dict[str, float]]:
-    """Share of the known points inside the bands: of this free run, and of 7-day runs started once a season."""
-    order, longest = model.order, int(LONGEST // model.step)
-    inside: dict[str, dict[str, list[FloatArray]]] = {"free_run": {}, "rolling": {}}
-    for name in LEVELS:
-        low, high = table[f"low_{name}"].to_numpy(), table[f"high_{name}"].to_numpy()
-        inside["free_run"][name] = [_inside(low[order:], high[order:], actual[order:])]
-        inside["rolling"][name] = []
-    for number, first in enumerate(range(0, len(inputs) - order, model.period)):
-        stop = min(first + order + longest, len(inputs))
-        known = actual[first : first + order]
-        if model.training is None or not np.isfinite(known).all():
-            continue
-        part = inputs.between(first, stop)
-        drawn = simulate_paths(model.coefficients, model.training, part, known, paths=paths, seed=seed + 2 + number)
-        for name, level in LEVELS.items():
-            low, high = band(drawn[:, order:], level)
-            inside["rolling"][name].append(_inside(low, high, actual[first + order : stop]))
-    return {
-        kind: {name: float(np.concatenate(parts).mean()) for name, parts in levels.items()}
-        for kind, levels in inside.items()
-    }
-
-
-def _inside(low: FloatArray, high: FloatArray, actual: FloatArray) -> FloatArray:
-    known = np.isfinite(actual)
-    return ((low <= actual) & (actual <= high))[known].astype(float)
-
-
-def _rms(values: FloatArray) -> float | None:
-    return float(np.sqrt((values**2).mean())) if len(values) else None
-
-
-def _notes(model: Model, inputs: Inputs) -> list[str]:
-    if model.training is None:
-        return ["the model file holds no residuals, so there are no bands: write it with atdm fit -o"]
-    low, high = model.training.load_low, model.training.load_high
-    beyond = int(((inputs.load < low) | (inputs.load > high)).sum())
+def _notes(model: Model, load: FloatArray) -> list[str]:
+    if model.record is None or model.released is None:
+        return ["the model file has no record of errors, so there are no bands: write it with atdm fit -o, from at "
+                "least a week of rows"]  # fmt: skip
+    low, high = model.released.load_low, model.released.load_high
+    beyond = int(((load < low) | (load > high)).sum())
     if beyond == 0:
         return []
     hours = spell(beyond * model.step)
-    return [f"for {hours} the load lies outside the {low:.1f} to {high:.1f} kW the model was trained on"]
+    return [f"for {hours} the load lies outside the {low:.1f} to {high:.1f} kW that the model has seen"]

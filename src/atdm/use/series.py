@@ -15,6 +15,7 @@ from atdm.data.format import Format
 from atdm.data.tables import read_weather
 from atdm.errors import DataError, UsageError
 from atdm.model.fitted import Model
+from atdm.model.released import Released, released_rows
 from atdm.types import FloatArray
 
 T = TypeVar("T")
@@ -48,9 +49,18 @@ def read_future(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
 
 
 def span(
-    model: Model, weather: pd.DataFrame, load: pd.Series | None, start: str | None, horizon: pd.Timedelta | None
+    model: Model,
+    weather: pd.DataFrame,
+    load: pd.Series | None,
+    start: str | None,
+    horizon: pd.Timedelta | None,
+    past: int | None = None,
 ) -> pd.DataFrame:
-    """The rows of the weather a model is run on: from `start`, for `horizon` after its first M rows, gap-free."""
+    """The rows of the weather a model is run on: from `start`, for `horizon` after the first that are past, gap-free.
+
+    past: how many these are, M if not given.
+    """
+    known = model.order if past is None else past
     frame = weather.set_index("time") if "time" in weather.columns else weather
     index = pd.DatetimeIndex(frame.index)
     if index.tz is None:
@@ -58,17 +68,17 @@ def span(
     if load is not None:
         frame = frame[index.isin(load.index)]
     if start is not None:
-        frame = frame[pd.DatetimeIndex(frame.index) >= _instant(start)]
-        if len(frame) and frame.index[0] != _instant(start):
+        frame = frame[pd.DatetimeIndex(frame.index) >= instant(start)]
+        if len(frame) and frame.index[0] != instant(start):
             raise UsageError(f"start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
-    if len(frame) <= model.order:
-        raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {model.order}")
+    if len(frame) <= known:
+        raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {known}")
     if horizon is not None:
         asked = int(horizon // model.step)
-        if len(frame) < model.order + asked:
-            there = spell((len(frame) - model.order) * model.step)
+        if len(frame) < known + asked:
+            there = spell((len(frame) - known) * model.step)
             raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten the horizon")
-        frame = frame.iloc[: model.order + asked]
+        frame = frame.iloc[: known + asked]
     steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
     if (steps != model.step.value).any():
         at = stamp(frame.index[int(np.argmax(steps != model.step.value))])
@@ -90,6 +100,38 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
     return np.asarray(given, dtype=float)
 
 
+def past_rows(
+    count: int, given: "Sequence[float] | pd.Series | pd.DataFrame | None", time: pd.DatetimeIndex
+) -> pd.DataFrame:
+    """aggregate_temp_c [°C] and load_kw [kW] of the first `count` stamps; the load is NaN where nobody gave it.
+
+    given: so many temperatures, or temperatures by time, or a table of aggregate_temp_c and load_kw by time.
+    """
+    first = time[:count]
+    table = pd.DataFrame(np.nan, index=first, columns=OBSERVED)
+    if isinstance(given, pd.Series | pd.DataFrame):
+        rows = given.to_frame("aggregate_temp_c") if isinstance(given, pd.Series) else given
+        for name in table.columns.intersection(rows.columns):
+            table[name] = rows[name].reindex(first).to_numpy(float)
+        missing = np.flatnonzero(~np.isfinite(table["aggregate_temp_c"].to_numpy()))
+        if len(missing):
+            raise DataError(f"no aggregate temperature at {stamp(first[missing[0]])}: "
+                            f"the run starts from the first {count} stamps of the weather")  # fmt: skip
+        return table
+    if given is None or len(given) != count:
+        raise UsageError(f"give the aggregate temperature at the first {count} stamps of the weather (initial)")
+    table["aggregate_temp_c"] = np.asarray(given, dtype=float)
+    return table
+
+
+def last_rows(count: int, step: pd.Timedelta, observed: pd.DataFrame) -> pd.DataFrame:
+    """The last rows observed that a run goes on from; they must follow each other."""
+    last = observed.dropna(subset=OBSERVED).iloc[-count:]
+    if len(last) < count or (last.index[1:] - last.index[:-1] != step).any():
+        raise DataError(f"the last {count} rows observed are not {spell(step)} apart: observe the others")
+    return last[OBSERVED]
+
+
 def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
     """What `atdm observe` wrote, by time: aggregate_temp_c [°C] and load_kw [kW] of those in, and how many (agents)."""
     frame = _read_columns(path, OBSERVED, ("agents",), timezone)
@@ -99,6 +141,19 @@ def read_observed(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame
     if not ((counts >= 0) & (counts < 2**31) & (counts % 1 == 0)).all():
         raise DataError(f"{path}: agents: some are no counts: give whole numbers, or leave the column out")
     return frame.astype({"agents": "Int64"})
+
+
+def observed_rows(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Released:
+    """The observed rows that the weather covers."""
+    rows = released_rows(observed, weather, model.step)
+    if not len(rows):
+        raise UsageError("the weather covers none of the observed rows: give that of the days observed")
+    return rows
+
+
+def read_truth(path: StrPath, *, timezone: str | None = None) -> pd.DataFrame:
+    """What really happened, by time: aggregate_temp_c [°C] and, where the table has it, load_kw [kW]."""
+    return _read_columns(path, ("aggregate_temp_c",), ("load_kw",), timezone)
 
 
 def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
@@ -111,19 +166,17 @@ def with_rows(path: StrPath, new: pd.DataFrame) -> pd.DataFrame:
 
 def continued(model: Model, observed: pd.DataFrame, plan: pd.Series) -> tuple[pd.Series, pd.Series, str]:
     """How a run goes on from the last M rows observed: their load and then the plan's, their state, and the start."""
-    last = observed.dropna(subset=OBSERVED).iloc[-model.order :]
-    if len(last) < model.order or (last.index[1:] - last.index[:-1] != model.step).any():
-        raise DataError(f"the last {model.order} rows observed are not {spell(model.step)} apart: observe the others")
+    last = last_rows(model.order, model.step, observed)
     load = pd.concat([last["load_kw"], plan[plan.index > last.index[-1]]])
     return load, last["aggregate_temp_c"], last.index[0].isoformat()
 
 
-def parse_initial(text: str) -> list[float] | pd.Series:
-    """What --initial says: numbers such as 19.2,19.3, or a table of time, aggregate_temp_c."""
+def parse_initial(text: str) -> list[float] | pd.DataFrame:
+    """What --initial says: numbers such as 19.2,19.3, or a table of time, aggregate_temp_c[, load_kw]."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        return read_series(text, "aggregate_temp_c")
+        return _read_columns(text, ("aggregate_temp_c",), ("load_kw",), None)
 
 
 def parse_list(text: str, kind: Callable[[str], T]) -> list[T]:
@@ -147,10 +200,11 @@ def parse_range(text: str, name: str) -> tuple[float, float]:
 
 def parse_start(text: str | None, timezone: str | None) -> str | None:
     """What --start says; without an offset it is on the clock of --timezone, like the stamps of the tables."""
-    return None if text is None else _instant(text, timezone or "UTC").isoformat()
+    return None if text is None else instant(text, timezone or "UTC").isoformat()
 
 
-def _instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
+def instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
+    """A time stamp as --start says it; without an offset on the clock of `timezone`."""
     try:
         time = pd.Timestamp(text)
         return (time.tz_localize(zone(timezone)) if time.tz is None else time).tz_convert("UTC")

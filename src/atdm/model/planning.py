@@ -1,0 +1,325 @@
+"""The model to plan with: the chosen one, if what it says of heat can be known from the rows it was estimated on.
+
+Thermostats heat when it is cold, so in passive data load follows temperature, and least squares takes part of the
+thermostat for the building: a model may forecast well and know nothing of what happens when heating is moved. So
+
+Rule 1: order 2 (air and mass), one step ahead, under the rules of model/physical.py. Errors further ahead let the
+        thermostat in: they are for forecasts. Where the chosen model has day types, weekdays and weekends are apart and
+        no more: a profile of three Sundays, one of them in an experiment, would learn the experiment by heart.
+Rule 2: rows of an experiment (`probed`) count as much together as all others together.
+Rule 3: the temperature is the plain mean of all homes: weights of a fit prefer quiet ones, which answer less.
+Rule 4: the model is refused, not warned about, unless the response to load is excited, known to within MOST_ERROR, the
+        same one step ahead and over RUN_HOURS, and the building in it plausible. A refusal says what, and the remedy.
+Rule 5: who knows the steady gain may state it; then the excitation does not matter, but plausibility does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from atdm.errors import AtdmError
+from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
+from atdm.kernel.thermal import Coefficients
+from atdm.model.calendar import Calendar
+from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
+from atdm.model.physical import Limits, estimate_physical, season_of
+from atdm.model.refinement import fitted_to_runs
+from atdm.model.released import Released
+from atdm.types import BoolArray, FloatArray
+
+ORDER = 2  # air, and the mass behind it
+LEAST_SHARE = 0.05  # of the load's variance that weather, clock and past temperature must leave unexplained
+MOST_ERROR = 0.3  # standard error of the response after 24 h, as a share of it
+RUN_HOURS = 6.0  # over which the response must be what it is one step ahead
+AGREEMENT = (0.75, 1 / 0.75)  # the one over the other, after 24 h
+LEAST_OUTDOOR_GAIN = 0.05  # below, the weather would hardly matter
+STEADY = 2.0  # how many times more or less than was used the model may need
+TELLING = 0.1  # share of the largest load, below which the load of a day is too small to compare with
+COLDER = 1.0  # K below the outdoor temperature that rounding and mean values may bring an unheated cluster
+FINE = 1e-6  # step of a derivative, as a share
+
+Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
+                 "unheated", "steady heat"]  # fmt: skip
+WEIGHTED = "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does"
+EQUAL = "plan with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
+LONGER = "use a longer window"
+REMEDY = "plan an experiment with atdm probe and fit its days, or state the steady gain with --assume-gain K_PER_KW"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why there is no model to plan with."""
+
+    reason: Reason
+    words: str  # what was found
+    remedy: str  # the way out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excitation:
+    """How well the training rows show what heat does."""
+
+    unexplained_share: float  # of the load's variance, by weather, clock and past temperature               [-]
+    response_24h: float  # change of s after 24 h of one kW more                                              [K/kW]
+    standard_error: float  # of that (Newey–West)                                                             [K/kW]
+    agreement: float  # the same response from runs of RUN_HOURS, over this one                               [-]
+    probed_rows: int  # of an experiment
+
+    @property
+    def relative_error(self) -> float:
+        return self.standard_error / self.response_24h if self.response_24h > 0 else float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plausibility:
+    """What the model says of situations that everybody can judge. Means are those of the training rows."""
+
+    mean_temp: float  # [°C]
+    mean_outdoor: float  # [°C]
+    unheated_24h: float | None  # after 24 h without heat from there, in mean weather; None where the load cools [°C]
+    unheated_72h: float | None  # after 72 h [°C]
+    mean_heat: float  # load used [kW]
+    mean_need: float  # load that holds the mean temperature in mean weather [kW]
+    most_heat: float  # largest load of a step [kW]
+    coldest_outdoor: float  # mean of the coldest day [°C]
+    coldest_heat: float  # load used then [kW]
+    coldest_need: float  # load that makes that day's temperatures in the model [kW]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planning:
+    """The model to plan with or why there is none, and what was measured to decide that."""
+
+    coefficients: Coefficients | None
+    calendar: Calendar
+    excitation: Excitation | None  # None where the rows do not allow an estimate, or a gain was stated
+    plausibility: Plausibility | None
+    refusals: tuple[Refusal, ...]
+    assumed_gain: float | None = None  # stated by the user [K/kW]
+
+    def notes(self) -> tuple[str, ...]:
+        """Why not, for people."""
+        return tuple(f"not for planning: {refusal.words}; {refusal.remedy}" for refusal in self.refusals)
+
+    def refusal(self) -> str:
+        """All of it in one line, each remedy once."""
+        remedies = dict.fromkeys(refusal.remedy for refusal in self.refusals)
+        return "; ".join([*(refusal.words for refusal in self.refusals), *remedies])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "usable": self.coefficients is not None,
+            "refusals": [asdict(refusal) for refusal in self.refusals],
+            "excitation": None if self.excitation is None else asdict(self.excitation),
+            "plausibility": None if self.plausibility is None else asdict(self.plausibility),
+            "assumed_gain": self.assumed_gain,
+        }
+
+
+def plan_model(
+    inputs: Inputs,
+    state: FloatArray,
+    time: pd.DatetimeIndex,
+    chosen: Calendar,
+    *,
+    equal: bool = True,
+    probed: BoolArray | None = None,
+    assumed_gain: float | None = None,
+) -> Planning:
+    """The planning model of released rows, estimated on the training rows (those before inputs.train).
+
+    inputs, state [°C], time: by row; chosen: the calendar of the chosen model; equal: whether state is the plain mean;
+    probed: which rows belong to an experiment; assumed_gain: steady change of s per kW that an engineer knows. [K/kW]
+    """
+    calendar = chosen if chosen.day_types == "all days" else replace(chosen, day_types="weekend")
+    part, known = calendar.on(inputs, time).training_part(), state[: inputs.train]
+    marks = np.zeros(inputs.train, dtype=bool) if probed is None else probed[: inputs.train]
+    try:
+        found, excitation = _estimate(part, known, calendar, marks, assumed_gain)
+        plausibility = _plausibility(found, part, known, calendar)
+    except AtdmError as error:
+        refusals: tuple[Refusal, ...] = (Refusal(reason="rows", words=str(error), remedy=LONGER),)
+        return Planning(coefficients=None, calendar=calendar, excitation=None, plausibility=None, refusals=refusals,
+                        assumed_gain=assumed_gain)  # fmt: skip
+    if not equal and assumed_gain is None:
+        refusals = (Refusal(reason="weights", words=WEIGHTED, remedy=EQUAL),)
+    else:
+        refusals = (*_unknown(excitation), *_implausible(found, plausibility))
+    return Planning(
+        coefficients=None if refusals else found, calendar=calendar, excitation=excitation, plausibility=plausibility,
+        refusals=refusals, assumed_gain=assumed_gain,
+    )  # fmt: skip
+
+
+def planning_of(rows: Released, train: int, chosen: Calendar, assumed_gain: float | None = None) -> Planning:
+    """The planning model of the first `train` of the rows a model comes from; chosen: that model's calendar."""
+    return plan_model(
+        rows.inputs(chosen, train), rows.state, rows.time, chosen, equal=rows.equal, probed=rows.probed_rows(),
+        assumed_gain=assumed_gain,
+    )  # fmt: skip
+
+
+def _estimate(
+    inputs: Inputs, state: FloatArray, calendar: Calendar, probed: BoolArray, assumed_gain: float | None
+) -> tuple[Coefficients, Excitation | None]:
+    rows = lagged_rows(inputs.segment, ORDER, 0, inputs.train)
+    marked = probed[rows]
+    weights = np.ones(len(rows))
+    if marked.any():
+        weights[marked] = max(1.0, float((~marked).sum() / marked.sum()))  # Rule 2
+    if assumed_gain is not None:
+        limits = Limits(load_gain=(assumed_gain, assumed_gain))
+        return estimate_physical(inputs, state, ORDER, calendar, weights=weights, limits=limits), None
+    found = estimate_physical(inputs, state, ORDER, calendar, weights=weights)
+    day = round(24 / calendar.step_hours)
+    response = step_response(found, day)["load"]
+    over_hours = fitted_to_runs(found, inputs, state, calendar, inputs.train, RUN_HOURS)
+    return found, Excitation(
+        unexplained_share=unexplained_share(inputs, state, calendar),
+        response_24h=response,
+        standard_error=_standard_error(found, inputs, state, weights, day),
+        agreement=step_response(over_hours, day)["load"] / response if response > 0 else float("nan"),
+        probed_rows=int(marked.sum()),
+    )
+
+
+def unexplained_share(inputs: Inputs, state: FloatArray, calendar: Calendar) -> float:
+    """Share of the load's variance that weather, clock and past temperature do not explain: what excites the model."""
+    rows = lagged_rows(inputs.segment, ORDER, 0, inputs.train)
+    weather = forcing_columns(inputs, rows, ORDER)[:, ORDER + 1 :]
+    past = np.stack([state[rows - m] for m in range(1, ORDER + 1)], axis=1)
+    columns = np.column_stack([inputs.load[rows], weather, past - past.mean(axis=0)])
+    phase = inputs.phase[rows]
+    counts = np.bincount(phase, minlength=inputs.period).astype(float)
+    within = columns - season_of(columns, counts, phase, calendar.season)[phase]
+    left = within[:, 0] - within[:, 1:] @ np.linalg.lstsq(within[:, 1:], within[:, 0], rcond=None)[0]
+    around = inputs.load[rows] - inputs.load[rows].mean()
+    spread = float(around @ around)
+    return float(left @ left) / spread if spread > 0 else 0.0
+
+
+def _standard_error(c: Coefficients, inputs: Inputs, state: FloatArray, weights: FloatArray, day: int) -> float:
+    """Of the response to load after a day: Newey–West, carried on by its derivatives by α and β. [K/kW]"""
+    regression = Regression.build(c, inputs, state)
+    root = np.sqrt(weights)
+    lags = season_lags(inputs.period, len(regression.rows))
+    covariance = newey_west(
+        regression.columns * root[:, None], regression.residuals * root, regression.rows, inputs.segment, lags
+    )
+    point = np.concatenate([c.alpha, c.beta])
+
+    def response(values: FloatArray) -> float:
+        moved = Coefficients(alpha=values[: c.order], beta=values[c.order :], gamma=c.gamma, theta=c.theta,
+                             occupancy=c.occupancy)  # fmt: skip
+        return step_response(moved, day)["load"]
+
+    slope = np.empty(len(point))
+    for i, value in enumerate(point):
+        shift = np.zeros(len(point))
+        shift[i] = FINE * max(abs(float(value)), FINE)
+        slope[i] = (response(point + shift) - response(point - shift)) / (2 * shift[i])
+    own = covariance[: len(point), : len(point)]
+    return float(np.sqrt(max(float(slope @ own @ slope), 0.0)))
+
+
+def _plausibility(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar) -> Plausibility:
+    day = round(24 / calendar.step_hours)
+    rows = lagged_rows(inputs.segment, c.order, 0, inputs.train)
+    warm, cold = float(state[rows].mean()), float(inputs.outdoor[rows].mean())
+    heat, lasting = float(inputs.load[rows].mean()), float(c.beta.sum())
+    occupancy, sun = float(c.occupancy[inputs.phase[rows]].mean()), float(inputs.solar[rows].mean())
+    others = float(c.gamma.sum()) * cold + float(c.theta.sum()) * sun + occupancy
+    need = _over(warm * (1.0 - float(c.alpha.sum())) - others, lasting)
+    unheated = [
+        warm - step_response(c, days * day)["load"] * heat if heat > 0 and warm > cold else None for days in (1, 3)
+    ]  # fmt: skip
+    # the load that makes the temperatures of a day what they were: what was used, and what the model left over Σβ
+    memory = np.stack([state[rows - m] for m in range(1, c.order + 1)], axis=1)
+    left = state[rows] - memory @ c.alpha - c.forcing(inputs, rows)
+    days = rows // day
+    number = np.bincount(days)
+    whole = np.flatnonzero(number == number.max())
+    coldest = whole[np.argmin(np.bincount(days, inputs.outdoor[rows])[whole] / number[whole])]
+    there = days == coldest
+    used = float(inputs.load[rows][there].mean())
+    return Plausibility(
+        mean_temp=warm,
+        mean_outdoor=cold,
+        unheated_24h=unheated[0],
+        unheated_72h=unheated[1],
+        mean_heat=heat,
+        mean_need=need,
+        most_heat=float(np.abs(inputs.load[rows]).max()),
+        coldest_outdoor=float(inputs.outdoor[rows][there].mean()),
+        coldest_heat=used,
+        coldest_need=used + _over(float(left[there].mean()), lasting),
+    )
+
+
+def _over(value: float, gain: float) -> float:
+    return value / gain if gain > 0 else float("inf")
+
+
+def _unknown(e: Excitation | None) -> Iterator[Refusal]:
+    """What the rows do not tell about heat."""
+    if e is None:
+        return
+    if e.unexplained_share < LEAST_SHARE:
+        yield Refusal(
+            reason="excitation",
+            words=f"weather, clock and past temperature explain all but {e.unexplained_share:.1%} of the load (at "
+            f"least {LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it",
+            remedy=REMEDY,
+        )
+    if not e.relative_error <= MOST_ERROR:
+        known = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K per kW"
+        yield Refusal(
+            reason="standard error",
+            words=f"the response to load after 24 h is {known}, an error of {e.relative_error:.0%} "
+            f"where {MOST_ERROR:.0%} is the most to plan with",
+            remedy=REMEDY,
+        )
+    if not AGREEMENT[0] <= e.agreement <= AGREEMENT[1]:
+        yield Refusal(
+            reason="agreement",
+            words=f"heat warms {e.agreement:.2f} times as much when judged over {RUN_HOURS:g} h as over one step "
+            f"({AGREEMENT[0]:.2f} to {AGREEMENT[1]:.2f} is taken): thermostats hide what heat does",
+            remedy=REMEDY,
+        )
+
+
+def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
+    """What no building does."""
+    gains = steady_gains(c)
+    if not (c.beta.sum() > 0 and gains["load"] > 0):
+        yield Refusal(reason="heat cools", words="more heat does not warm in the model of these rows",
+                      remedy=REMEDY)  # fmt: skip
+        return
+    if not LEAST_OUTDOOR_GAIN <= gains["outdoor"] <= 1 + FINE:
+        yield Refusal(
+            reason="outdoor gain",
+            words=f"with one K more outdoors the cluster would settle {gains['outdoor']:.2f} K warmer, where a "
+            f"building has {LEAST_OUTDOOR_GAIN:g} to 1",
+            remedy="use a window with more change of weather",
+        )
+    if p.unheated_72h is not None and p.unheated_72h < p.mean_outdoor - COLDER:
+        yield Refusal(
+            reason="unheated",
+            words=f"after 72 h without heat the cluster would be at {p.unheated_72h:.1f} °C, colder than the "
+            f"{p.mean_outdoor:.1f} °C outdoors: heat counts for too much in this model",
+            remedy=REMEDY,
+        )
+    for what, need, used in (
+        (f"the mean weather ({p.mean_outdoor:.1f} °C)", p.mean_need, p.mean_heat),
+        (f"the coldest day ({p.coldest_outdoor:.1f} °C)", p.coldest_need, p.coldest_heat),
+    ):
+        if used > TELLING * p.most_heat and not used / STEADY <= need <= used * STEADY:
+            yield Refusal(
+                reason="steady heat",
+                words=f"in {what} the model needs {need:.1f} kW for what took {used:.1f} kW",
+                remedy=REMEDY,
+            )
+            return

@@ -1,0 +1,158 @@
+"""A model is planned with where rows show what heat does; elsewhere it is refused, for a reason that is said."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from atdm.kernel.design import lagged_rows
+from atdm.kernel.thermal import Coefficients
+from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
+from atdm.model.planning import (
+    Excitation,
+    Plausibility,
+    _implausible,
+    _standard_error,
+    _unknown,
+    plan_model,
+    unexplained_share,
+)
+from tests.model.rooms import GAIN_LOAD, rows
+
+DAY = 48
+
+
+@pytest.fixture(scope="module")
+def excited():
+    return rows()
+
+
+def planned(world, **options):
+    return plan_model(world.inputs, world.state, world.time, world.calendar, **options)
+
+
+def test_what_heat_does_is_found_where_it_was_moved(excited):
+    found = planned(excited)
+    assert found.refusals == () and found.coefficients is not None
+    truth = step_response(excited.truth, DAY)["load"]
+    assert found.excitation.response_24h == pytest.approx(truth, rel=0.1)
+    assert abs(found.excitation.response_24h - truth) < 3 * found.excitation.standard_error
+    assert found.excitation.agreement == pytest.approx(1.0, abs=0.15)
+    assert found.plausibility.mean_need == pytest.approx(found.plausibility.mean_heat, rel=0.05)
+    assert found.plausibility.unheated_72h < found.plausibility.unheated_24h < found.plausibility.mean_temp
+
+
+def test_a_load_that_weather_and_clock_explain_tells_nothing_about_heat():
+    found = planned(rows(excited=0.02, noise=0.05))
+    assert found.coefficients is None
+    assert "excitation" in {refusal.reason for refusal in found.refusals}
+    for note in found.notes():
+        assert note.startswith("not for planning: ") and "\n" not in note
+    assert any("atdm probe" in note and "--assume-gain" in note for note in found.notes())
+
+
+def test_rows_after_the_training_rows_are_not_looked_at(excited):
+    changed = excited.state.copy()
+    changed[excited.inputs.train :] += 5.0
+    same, other = planned(excited), planned(excited._replace(state=changed))
+    np.testing.assert_array_equal(same.coefficients.alpha, other.coefficients.alpha)
+    assert same.excitation == other.excitation and same.plausibility == other.plausibility
+
+
+def test_a_stated_gain_is_kept_and_needs_no_excitation():
+    found = planned(rows(excited=0.02, noise=0.05), assumed_gain=GAIN_LOAD)
+    assert found.excitation is None and found.coefficients is not None
+    assert steady_gains(found.coefficients)["load"] == pytest.approx(GAIN_LOAD, rel=1e-6)
+
+
+@pytest.mark.parametrize("gain", [GAIN_LOAD / 20, GAIN_LOAD * 20])
+def test_a_stated_gain_that_no_building_has_is_refused(gain):
+    found = planned(rows(excited=0.02, noise=0.05), assumed_gain=gain)
+    assert {refusal.reason for refusal in found.refusals} & {"unheated", "steady heat", "outdoor gain"}
+
+
+def test_too_few_rows_are_refused_in_words(excited):
+    short = excited._replace(inputs=replace(excited.inputs, train=40))
+    found = planned(short)
+    assert [refusal.reason for refusal in found.refusals] == ["rows"]
+    assert "rows" in found.refusals[0].words and found.as_dict()["usable"] is False
+
+
+def test_probed_rows_count_as_much_as_all_others(excited):
+    marks = np.zeros(len(excited.inputs), dtype=bool)
+    marks[100:300] = True
+    found = planned(excited, probed=marks)
+    assert found.excitation.probed_rows == 200
+    assert not np.array_equal(found.coefficients.beta, planned(excited).coefficients.beta)
+
+
+def test_unexplained_share_is_what_a_regression_leaves(excited):
+    inputs = excited.inputs
+    at = lagged_rows(inputs.segment, 2, 0, inputs.train)
+    columns = [values[at - m] for values in (inputs.outdoor, inputs.solar) for m in range(3)]
+    columns += [excited.state[at - 1], excited.state[at - 2], *np.eye(48)[inputs.phase[at]].T]
+    design = np.column_stack(columns)
+    load = inputs.load[at]
+    left = load - design @ np.linalg.lstsq(design, load, rcond=None)[0]
+    expected = left @ left / ((load - load.mean()) @ (load - load.mean()))
+    assert unexplained_share(inputs, excited.state, excited.calendar) == pytest.approx(expected, rel=1e-6)
+
+
+def test_standard_error_is_the_spread_of_drawn_coefficients(excited):
+    inputs = excited.inputs.training_part()
+    c = planned(excited).coefficients
+    regression = Regression.build(c, inputs, excited.state[: inputs.train])
+    lags = season_lags(48, len(regression.rows))
+    covariance = newey_west(regression.columns, regression.residuals, regression.rows, inputs.segment, lags)
+    both = np.concatenate([c.alpha, c.beta])
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(both, covariance[:5, :5], 4000)
+    drawn = [step_response(replace(c, alpha=d[:2], beta=d[2:]), DAY)["load"] for d in draws]
+    found = _standard_error(c, inputs, excited.state[: inputs.train], np.ones(len(regression.rows)), DAY)
+    low, high = np.quantile(drawn, [0.16, 0.84])
+    assert found == pytest.approx((high - low) / 2, rel=0.1)
+
+
+GOOD = Excitation(unexplained_share=0.2, response_24h=0.3, standard_error=0.03, agreement=1.0, probed_rows=0)
+SOUND = Plausibility(
+    mean_temp=20.0, mean_outdoor=0.0, unheated_24h=16.0, unheated_72h=10.0, mean_heat=40.0, mean_need=41.0,
+    most_heat=90.0, coldest_outdoor=-8.0, coldest_heat=70.0, coldest_need=75.0,
+)  # fmt: skip
+
+
+def building(beta: float = 0.002, gamma: float = 0.003) -> Coefficients:
+    return Coefficients(alpha=np.array([1.45, -0.455]), beta=np.array([beta, 0.0, 0.0]),
+                        gamma=np.array([gamma, 0.0, 0.0]), theta=np.zeros(3), occupancy=np.zeros(48))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "words"),
+    [
+        ({"unexplained_share": 0.01}, "excitation", "explain all but 1.0%"),
+        ({"standard_error": 0.12}, "standard error", "an error of 40%"),
+        ({"response_24h": 0.0}, "standard error", "0 ±"),
+        ({"agreement": 0.5}, "agreement", "0.50 times as much"),
+        ({"agreement": 1.5}, "agreement", "thermostats hide"),
+    ],
+)
+def test_what_rows_do_not_tell_is_refused(change, reason, words):
+    assert list(_unknown(GOOD)) == []
+    (refusal,) = _unknown(replace(GOOD, **change))
+    assert refusal.reason == reason and words in refusal.words
+    assert "atdm probe" in refusal.remedy and "--assume-gain" in refusal.remedy
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "reason", "words"),
+    [
+        (building(beta=-0.001), {}, "heat cools", "more heat does not warm"),
+        (building(gamma=0.0001), {}, "outdoor gain", "0.02 K warmer"),
+        (building(), {"unheated_72h": -9.0}, "unheated", "colder than the 0.0 °C outdoors"),
+        (building(), {"coldest_need": 2.0}, "steady heat", "needs 2.0 kW for what took 70.0 kW"),
+        (building(), {"mean_need": 100.0}, "steady heat", "the mean weather"),
+    ],
+)
+def test_what_no_building_does_is_refused(model, change, reason, words):
+    assert list(_implausible(building(), SOUND)) == []
+    (refusal,) = _implausible(model, replace(SOUND, **change))
+    assert refusal.reason == reason and words in refusal.words and "\n" not in refusal.words

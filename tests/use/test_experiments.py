@@ -1,0 +1,80 @@
+"""What a planner must predict: how the temperature changes when heating is moved, from how the load changed.
+
+The runs are of the same buildings in the same weather (docs/planning.md): Δs and Δh are theirs against `passive`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import atdm
+from atdm.model.diagnostics import impulse_filter
+
+Experiment = Callable[[str], atdm.Cluster]
+MOVED = ("events", "off")  # set points moved on five days; heating off for 36 h
+PROBE = pd.DataFrame({"time": [pd.Timestamp("2018-01-26", tz="UTC")], "until": [pd.Timestamp("2018-01-31", tz="UTC")],
+                      "setpoint_offset_k": [1.0]})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(experiment: Experiment) -> dict[str, atdm.Cluster]:
+    return {run: experiment(run) for run in ("passive", "probed", *MOVED)}
+
+
+def slopes(model: atdm.Model, runs: dict[str, atdm.Cluster], first: int) -> dict[str, float]:
+    """Predicted over true change of the mean temperature in the rows from `first` on: least squares through zero."""
+    base, found = runs["passive"], {}
+    for run in MOVED:
+        change = (runs[run].load.sum(axis=1) - base.load.sum(axis=1)).to_numpy()
+        truth = (runs[run].temperature.mean(axis=1) - base.temperature.mean(axis=1)).to_numpy()[first:]
+        told = impulse_filter(model.alpha, np.convolve(change, model.beta)[: len(change)])[first:]
+        found[run] = float(told @ truth / (truth @ truth))
+    return found
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_after_five_days_of_steps_the_response_to_heat_is_true(runs, marked):
+    fit = atdm.fit(runs["probed"], "plain", weights="equal", probed=PROBE if marked else None)
+    assert fit.planning is not None, fit.notes
+    found = slopes(fit.planning, runs, fit.inputs.train)
+    print(f"probed, marked {marked}: {found}, {fit.judged.excitation}")
+    assert all(0.8 <= slope <= 1.2 for slope in found.values()), found
+    assert not any("not for planning" in note for note in fit.notes)
+    assert fit.judged.excitation.probed_rows == (217 if marked else 0)  # of the training rows
+
+
+def test_passive_rows_are_refused_for_what_thermostats_hide(runs):
+    fit = atdm.fit(runs["passive"], "plain", weights="equal")
+    print(f"passive: {fit.judged.excitation}")
+    assert fit.planning is None
+    assert {refusal.reason for refusal in fit.judged.refusals} == {"standard error", "agreement"}
+    with pytest.raises(atdm.UsageError, match="atdm probe"):
+        weather = pd.DataFrame({"outdoor_temp_c": runs["passive"].outdoor, "solar_w_m2": 1000 * runs["passive"].solar})
+        atdm.flexibility(fit, weather, (18.0, 23.0), initial=fit.state, start=str(fit.test.index[0]))
+
+
+@pytest.mark.parametrize("run", ["passive", "probed"])
+def test_fitted_weights_are_refused(runs, run):
+    fit = atdm.fit(runs[run], "plain")
+    assert fit.planning is None and [refusal.reason for refusal in fit.judged.refusals] == ["weights"]
+
+
+@pytest.mark.parametrize("building", ["SmallHotel", "MediumOffice", "StripMall"])
+@pytest.mark.parametrize("run", ["passive", "probed"])
+def test_one_building_alone_is_true_or_refused(runs, run, building):
+    """Each building is a cluster of its own; where its model may be planned with, its slopes are those of the issue."""
+    part = {name: only(cluster, building) for name, cluster in runs.items()}
+    fit = atdm.fit(part[run], "plain", weights="equal", probed=PROBE if run == "probed" else None)
+    found = None if fit.planning is None else slopes(fit.planning, part, fit.inputs.train)
+    print(f"{building} {run}: {found}, {[refusal.reason for refusal in fit.judged.refusals]}")
+    low, high = (0.7, 1.4) if run == "passive" else (0.8, 1.25)
+    assert found is None or all(low <= slope <= high for slope in found.values()), found
+
+
+def only(cluster: atdm.Cluster, building: str) -> atdm.Cluster:
+    names = [name for name in cluster.agents if cluster.owner[name] == building]
+    return atdm.Cluster.from_frames(
+        cluster.temperature[names], cluster.load[names], cluster.outdoor, cluster.solar, owner=cluster.owner[names]
+    )

@@ -1,0 +1,127 @@
+"""The tables of docs/model-quality.md, measured on clusters: python tools/model_quality.py FOLDER [FOLDER …]
+
+Each folder has zones.parquet and weather.parquet (or the weather one level up). Everything is estimated and chosen on
+training rows; the rows after them are looked at to judge.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pandas as pd
+
+import atdm
+from atdm.kernel.blas import one_blas_thread
+from atdm.model.bands import held
+from atdm.model.diagnostics import impulse_filter, roots, steady_gains, step_response
+from atdm.use.forecast import with_observed
+
+WEEK = pd.Timedelta(days=7)
+
+
+def read(folder: str) -> atdm.Cluster:
+    here = Path(folder)
+    weather = here / "weather.parquet"
+    return atdm.read_cluster(here / "zones.parquet", weather if weather.exists() else here.parent / "weather.parquet")
+
+
+def geometric(values: list[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def chosen(name: str, fit: atdm.Fit) -> float:
+    began = perf_counter()
+    model = fit.chosen
+    seconds = perf_counter() - began
+    new, old = fit.horizons["chosen"], fit.horizons["estimated"]
+    gains, day = steady_gains(model.coefficients), round(24 / model.calendar.step_hours)
+    both = zip(new, old, strict=True)
+    errors = " | ".join(f"{o.rmse:.3f} / {c.rmse:.3f} / {c.persistence_rmse:.3f}" for c, o in both)
+    print(f"| {name} | {model.words().split(', chosen')[0]}{', refined' if model.made == 'refined' else ''} | "
+          f"{np.abs(roots(fit.model.alpha)).max():.4f} / {np.abs(roots(model.alpha)).max():.4f} | "
+          f"{steady_gains(fit.model.coefficients)['outdoor']:.2f} / {gains['outdoor']:.2f} | "
+          f"{step_response(model.coefficients, day)['load']:+.4f} | {errors} | {seconds:.1f} s |")  # fmt: skip
+    return new[-1].rmse / old[-1].rmse
+
+
+def bands(name: str, cluster: atdm.Cluster, weights: str, updated: bool) -> list[float]:
+    """Trained on half of the rows, observed for a week; then bands of 24 h at every origin of the rest."""
+    fit = atdm.fit(cluster, "plain", weights=weights, train=0.5)
+    rows = pd.DataFrame({"aggregate_temp_c": fit.state, "load_kw": fit.load})
+    train = fit.inputs.train
+    start = fit.state.index[train] + WEEK
+    model = replace(fit.chosen, released=fit.chosen.released.between(None, fit.state.index[train]))
+    model = replace(model, record=model.record.before(fit.state.index[train]))
+    if updated:
+        found = atdm.update(model, rows.iloc[train:], cluster.weather, half_life=None)
+        record = found.model.record
+    else:
+        record = with_observed(model, rows.iloc[train:], cluster.weather)
+    answer = []
+    for level in (0.80, 0.95):
+        drawn = held(record, level).at_origins[:, -1]
+        error = np.abs(record.errors[:, -1])
+        later = np.asarray(record.time >= start) & np.isfinite(error)
+        answer += [float((error <= drawn)[later].mean()), float(2 * drawn[later].mean())]
+    return answer
+
+
+def updating(name: str, cluster: atdm.Cluster, weights: str) -> None:
+    """Started from 14 days, then updated every day."""
+    share = 14 * 24 / (len(cluster.time) * cluster.step.total_seconds() / 3600)
+    fit = atdm.fit(cluster, "plain", weights=weights, train=share)
+    rows = pd.DataFrame({"aggregate_temp_c": fit.state, "load_kw": fit.load}).iloc[fit.inputs.train :]
+    for words, half_life in (("30 d", pd.Timedelta(days=30)), ("none", None)):
+        found = atdm.update(fit.chosen, rows, cluster.weather, half_life=half_life)
+        errors = f"{found.old_rmse['24h']:.3f} | {found.new_rmse['24h']:.3f} | {-100 * found.helped:+.0f} %"
+        drifted, time = "yes" if found.drifted else "no", 1000 * found.seconds / found.rows
+        print(f"| {name}, {weights} | {words} | {errors} | {drifted} | {time:.1f} ms |")
+
+
+def moved(folder: Path, cluster: atdm.Cluster) -> None:
+    """Predicted over true change of temperature when heating is moved, where a run of the same homes has it."""
+    for run in ("events", "off"):
+        if not (folder.parent / run).exists():
+            continue
+        other = read(str(folder.parent / run))
+        for weights in ("fitted", "equal"):
+            fit = atdm.fit(cluster, "plain", weights=weights)
+            change = (other.temperature - cluster.temperature) @ fit.weights
+            load = (other.load - cluster.load).sum(axis=1).to_numpy()
+            slopes = []
+            for model in (fit.model, fit.chosen):
+                push = np.convolve(load, model.beta)[: len(load)]
+                told = impulse_filter(model.alpha, push)
+                slopes.append(float(told @ change / (change @ change)))
+            print(f"| {run}, {weights} | {slopes[0]:.2f} | {slopes[1]:.2f} |")
+
+
+def main(folders: list[str]) -> None:
+    clusters = {"/".join(Path(f).resolve().parts[-2:]).removeprefix("data/"): read(f) for f in folders}
+    for weights in ("fitted", "equal"):
+        print(f"\nchosen, {weights} weights: largest root, outdoor gain, K per kW after 24 h, errors [K], time")
+        ratios = [chosen(name, atdm.fit(c, "plain", weights=weights)) for name, c in clusters.items()]
+        print(f"geometric mean of the 24 h ratio {geometric(ratios):.3f}")
+    for updated in (False, True):
+        print(f"\nbands after 24 h, {'updated daily' if updated else 'as it was'}: held and width at 80 %, at 95 %")
+        misses = []
+        for name, cluster in clusters.items():
+            for weights in ("fitted", "equal"):
+                found = bands(name, cluster, weights, updated)
+                misses.append([abs(found[0] - 0.80), abs(found[2] - 0.95)])
+                print(f"| {name}, {weights} | {found[0]:.0%} | {found[1]:.2f} K | {found[2]:.0%} | {found[3]:.2f} K |")
+        print("mean miss {:.1f} and {:.1f} points".format(*(100 * np.mean(misses, axis=0))))
+    print("\nchange of temperature when heating is moved, predicted over true: as estimated, chosen")
+    for folder in folders:
+        moved(Path(folder).resolve(), read(folder))
+    print("\nupdating from 14 days: half-life, 24 h error of the model as it was, updated, change, drifted, time a row")
+    for name, cluster in clusters.items():
+        for weights in ("fitted", "equal"):
+            updating(name, cluster, weights)
+
+
+if __name__ == "__main__":
+    with one_blas_thread():
+        main(sys.argv[1:])
