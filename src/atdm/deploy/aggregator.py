@@ -454,7 +454,7 @@ class Conductor:
 
 def finished(fit: Fit) -> ModelReleased:
     """A fit in a few numbers, for whoever watches."""
-    model = {name: tuple(map(float, getattr(fit.model, name))) for name in LAGGED}
+    model = {name: tuple(map(float, getattr(fit.model.coefficients, name))) for name in LAGGED}
     return ModelReleased(
         status=str(fit.status), iterations=fit.iterations, sums=fit.cost.sums, agents=fit.agents, rows=len(fit.state),
         ridge=fit.ridge, metrics=fit.metrics, model=model, seconds=fit.cost.seconds, notes=fit.notes,

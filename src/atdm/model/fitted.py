@@ -145,10 +145,21 @@ class Model:
         return None if self.released is None or not self.trained else self.released.time[self.trained - 1]
 
     def for_planning(self, coefficients: Coefficients, calendar: Calendar) -> "Model":
-        """The planning model of the same rows."""
-        return replace(
-            self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=()
-        )  # fmt: skip
+        """The planning model of the same rows.
+
+        Parameters
+        ----------
+        coefficients : Coefficients
+            Those that were found for planning.
+        calendar : Calendar
+            Theirs.
+
+        Returns
+        -------
+        Model
+            With the rows of this one, and no record of errors.
+        """
+        return replace(self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=())
 
     def words(self) -> str:
         """Which model this is, for people."""
