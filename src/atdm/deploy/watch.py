@@ -1,6 +1,6 @@
 """`atdm observe`: collecting by the time of day, which says which rows have ended and when the next one does.
 
-Agents never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
+The roles of the protocol never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
 """
 
 import asyncio
