@@ -1,6 +1,7 @@
 """What is published works without the checkout: built, installed into an empty environment, run from elsewhere."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -50,6 +51,27 @@ def test_the_distributions_have_everything_and_nothing_else(built: Path, wheel: 
     (source,) = built.glob("*.tar.gz")
     inside = {name.partition("/")[2] for name in tarfile.open(source).getnames()}
     assert {"README.md", "LICENSE", "pyproject.toml", "docs/reliability.md", "tests/clusters.py"} <= inside
+
+
+@pytest.mark.soak
+def test_wheel_and_source_built_twice_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From two copies in folders of other names, with files of other times and modes: what is published follows from
+    the source alone."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    found: list[dict[str, bytes]] = []
+    for name, umask in (("one", 0o022), ("another", 0o077)):
+        source, dist = tmp_path / name / "source", tmp_path / name / "dist"
+        ignored = shutil.ignore_patterns(".venv*", ".git", "out", "dist", "generated", "__pycache__", ".*_cache")
+        before = os.umask(umask)
+        try:
+            shutil.copytree(ROOT, source, ignore=ignored, copy_function=shutil.copyfile)  # without times and modes
+            call(sys.executable, "-m", "build", "--outdir", dist, source, cwd=tmp_path)
+        finally:
+            os.umask(before)
+        found.append({path.name: path.read_bytes() for path in dist.iterdir()})
+    assert len(found[0]) == 2 and found[0].keys() == found[1].keys()
+    for name, content in found[0].items():
+        assert content == found[1][name], f"{name} differs between two builds"
 
 
 @pytest.mark.soak

@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, lab, agent, aggregator, enrolment      the commands, a file a group
+    fitting, importing, using, lab, agent, aggregator, enrolment, doctor      the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -41,6 +41,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "observe": ("aggregator", "Ask the agents for the aggregate temperature and load of the rows since a fit."),
     "rehearse": ("aggregator", "The whole deployment on this machine: server, enrolment, agents in processes"),
     "enroll": ("enrolment", "Keys, roster and NATS server of a deployment: docs/deploy.md."),
+    "doctor": ("doctor", "What a bug report needs and no secret: versions, clock, file modes, servers in reach."),
 }  # fmt: skip
 
 
