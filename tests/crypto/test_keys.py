@@ -79,8 +79,9 @@ def test_the_two_directions_of_a_pair_share_no_keystream():
 def test_signature_and_tag_accept_their_own():
     signer = keys.SigningKey(SEED)
     keys.verify(signer.public, signer.sign("x", 1), "x", 1)
-    keys.check_tag(SEED, keys.tag(SEED, "x", 1), "x", 1)
-    assert len(keys.tag(SEED)) == keys.TAG_BYTES
+    tagger, message = keys.Tagger(SEED), keys.pack("tag", "x", 1)
+    tagger.check(tagger.tag(message), message)
+    assert len(tagger.tag(message)) == keys.TAG_BYTES
 
 
 @pytest.mark.parametrize("secret_holder", [keys.SigningKey, keys.ExchangeKey])

@@ -1,7 +1,5 @@
 """The descent in the span of a few sums, against all columns at hand and against Eq. (2) in the open."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -61,6 +59,9 @@ def test_the_residual_is_the_filtered_state_less_what_public_columns_explain(who
     public, filtered = span.design.columns, lag_filter(alpha) @ (x @ q @ c)[span.design.lagged]
     explained = public @ np.linalg.lstsq(public, filtered, rcond=None)[0]
     np.testing.assert_allclose(span.residual_series(alpha, c), filtered - explained, atol=1e-9)
+    for column in x.T:  # Z_iᵀ(Zξ)
+        own = lag_filter(alpha) @ span.design.projected_lags(column)
+        np.testing.assert_allclose(span.pull(alpha, c) @ column, own @ (filtered - explained), atol=1e-7)
 
 
 def test_a_ladder_of_ridges_is_one_descent_after_another(whole):
@@ -68,7 +69,7 @@ def test_a_ladder_of_ridges_is_one_descent_after_another(whole):
     ridges = RIDGE * 1.1 ** np.arange(-1, 13)
     trials = span.ladder(ridges, span.descend(1e-12).weights)
     for ridge, trial in zip(ridges, trials, strict=True):
-        np.testing.assert_allclose(trial, replace(span, ridge=ridge).descend(1e-15).weights, atol=1e-6)
+        np.testing.assert_allclose(trial, span.with_ridge(ridge).descend(1e-15).weights, atol=1e-6)
 
 
 def test_the_state_is_made_of_products_and_sums_in_one_order(whole):
@@ -76,7 +77,7 @@ def test_the_state_is_made_of_products_and_sums_in_one_order(whole):
     c = np.random.default_rng(3).normal(size=len(span))
     state = span.state(c)
     for t in (0, 57, ROWS - 1):
-        value = float(c[0]) * float(span.sums[0, t])
+        value = float(c[0]) * float(span.sums[0][t])
         for weight, series in zip(c[1:], span.sums[1:], strict=True):
             value = value + float(weight) * float(series[t])
         assert state[t] == value  # every bit: agents vouch for them

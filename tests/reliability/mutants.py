@@ -268,7 +268,7 @@ MUTANTS = (
            (Edit(direction, "step_values", "float(saturated(raw / scale, bound))", "raw / scale"),),
            claims.test_words_computed_from_readings_saturate),
     Mutant("sum", "squares of residuals saturate",
-           (Edit(direction, "_squares", "saturated(np.square(values), SQUARE_SUM / agents)", "np.square(values)"),),
+           (Edit(direction, "_squares", "saturated(value * value, SQUARE_SUM / agents)", "value * value"),),
            claims.test_words_computed_from_readings_saturate),
     Mutant("sum", "no part of a total is above 2/√K",
            (Edit(layouts, "part_bound", "min(clip / math.sqrt(agents), MOST_PART)", "4.0"),),

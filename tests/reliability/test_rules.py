@@ -386,13 +386,13 @@ def test_every_answer_is_on_the_account_before_it_leaves() -> None:
 
 def test_words_computed_from_readings_saturate() -> None:
     """A refusal would tell something about them; nobody is as unlike the others as the agent here."""
-    assert saturated(np.array([9.0, -9.0, np.nan, np.inf, -np.inf, 0.5]), 2.0).tolist() == [2, -2, 0, 2, -2, 0.5]
+    assert [saturated(v, 2.0) for v in (9.0, -9.0, np.nan, np.inf, -np.inf, 0.5)] == [2, -2, 0, 2, -2, 0.5]
     agents, clip = 16, 2.0
     descent = SimpleNamespace(alpha=np.array([0.5]), weights=np.ones(1))
     for size in (1e-12, 1e12):
-        found = Look(descent, 1e-6, np.full(5, size), np.empty((0, 1)))
-        own = OwnSeries(np.full((2, 5), -size), np.zeros((2, 2)))
-        p, values = step_values(found, own, np.full(1, 0.25), np.full(6, 50.0), 1e-3, 1e-9, agents, clip)
+        found = Look(descent, 1e-6, np.full(6, -size), np.empty((0, 1)))
+        own = OwnSeries(np.full(6, 50.0), np.zeros((2, 2)))
+        p, values = step_values(found, own, np.full(1, 0.25), 1e-3, 1e-9, agents, clip)
         assert abs(p) <= clip / 4 and (values["squares"] <= SQUARE_SUM / agents).all()
         step_layout(agents, 6, 1, clip, False).encode(values)
 

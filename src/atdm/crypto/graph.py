@@ -20,42 +20,23 @@ from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
 from atdm.errors import UsageError
 
-COMPLETE_UP_TO = 200  # agents; below this a regular graph saves little and promises less
+COMPLETE_UP_TO = 200  # agents; up to here a regular graph would save little time and protect less
 COLLUDING = 0.33
 DROPPING = 0.10
 SIGMA = 80  # the last agent to answer can try nonces until the graph suits it: 2^40 tries are in reach, 2^80 are not
+ETA = 40
 _WORDS_AT_ONCE = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Degree:
-    """Neighbours per agent, and the thresholds for secret sharing among them that are both safe and reachable."""
-
-    neighbours: int
-    threshold: int  # smallest safe number of shares
-    threshold_max: int  # largest number of shares that survivors can be counted on to provide
 
 
 def degree(agents: int) -> int:
     """Neighbours of each agent: all others up to 200 agents, above that what `regular_degree` demands."""
-    if agents <= COMPLETE_UP_TO:
-        return agents - 1
-    return regular_degree(agents).neighbours
+    return agents - 1 if agents <= COMPLETE_UP_TO else regular_degree(agents)
 
 
 def regular_degree(
-    agents: int,
-    colluding: float = COLLUDING,
-    dropping: float = DROPPING,
-    *,
-    semi_malicious: bool = False,
-    sigma: int = SIGMA,
-    eta: int = 40,
-) -> Degree:
-    """Smallest even degree that is safe but for a chance of 2^-sigma and reaches enough survivors but for 2^-eta.
-
-    `semi_malicious`: the server may ask different neighbours for different kinds of share, so 2t > k + corrupt ones.
-    """
+    agents: int, colluding: float = COLLUDING, dropping: float = DROPPING, *, sigma: int = SIGMA, eta: int = ETA
+) -> int:
+    """Smallest even degree that is safe but for a chance of 2^-sigma and reaches enough survivors but for 2^-eta."""
     colluders, droppers = _share_of(agents, colluding), _share_of(agents, dropping)
     logs = _log_factorials(agents)
     for k in range(2, agents, 2):
@@ -64,9 +45,8 @@ def regular_degree(
         corrupt = _most_marked(agents, colluders, k, math.ldexp(1.0, -sigma - 1) / agents, logs)
         # V = ceil((1 - delta) n) survive = n - floor(delta n)
         reachable = _fewest_marked(agents, agents - droppers, k, math.ldexp(1.0, -eta) / agents, logs)
-        too_few = (corrupt + k) // 2 if semi_malicious else corrupt
-        if too_few < reachable:
-            return Degree(k, too_few + 1, reachable)
+        if corrupt < reachable:
+            return k
     raise UsageError(
         f"no regular graph of {agents} agents withstands {colluding:.0%} colluding and {dropping:.0%} dropping: "
         "use the complete graph or assume less"
@@ -75,7 +55,7 @@ def regular_degree(
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A mask graph. Built once and shared, it answers for every agent; `neighbours` alone is for one agent."""
+    """A mask graph. Built once and shared, it answers for every agent."""
 
     degree: int
     _order: tuple[int, ...] = field(repr=False)  # agent at each place of the ring
@@ -86,18 +66,19 @@ class Graph:
         return len(self._order)
 
     @classmethod
-    def build(cls, agents: int, seed: bytes, degree_override: int | None = None) -> "Graph":
+    def build(cls, agents: int, seed: bytes, degree: int) -> "Graph":
         """The graph of `agents` agents; every agent must pass the same seed."""
         if agents < 2:
             raise UsageError(f"a mask graph of {agents} agents: give at least 2")
-        k = degree(agents) if degree_override is None else degree_override
-        if not 1 <= k < agents or (k % 2 and k != agents - 1):
-            raise UsageError(f"degree {k} among {agents} agents: give an even number below {agents}, or {agents - 1}")
+        if not 1 <= degree < agents or (degree % 2 and degree != agents - 1):
+            raise UsageError(
+                f"degree {degree} among {agents} agents: give an even number below {agents}, or {agents - 1}"
+            )
         order = permutation(agents, seed)
         place = [0] * agents
         for position, agent in enumerate(order):
             place[agent] = position
-        return cls(k, tuple(order), tuple(place))
+        return cls(degree, tuple(order), tuple(place))
 
     def neighbours(self, index: int) -> list[int]:
         """Indices of an agent's neighbours, ascending. Symmetric: it is a neighbour of each of them."""
@@ -108,11 +89,6 @@ class Graph:
         here, reach = self._place[index], self.degree // 2
         offsets = (*range(-reach, 0), *range(1, reach + 1))
         return sorted(self._order[(here + offset) % self.agents] for offset in offsets)
-
-
-def neighbours(agents: int, index: int, seed: bytes, degree: int | None = None) -> list[int]:
-    """One agent's neighbours, ascending."""
-    return Graph.build(agents, seed, degree).neighbours(index)
 
 
 def permutation(agents: int, seed: bytes) -> list[int]:
@@ -134,7 +110,8 @@ def _seed_words(seed: bytes) -> Iterator[int]:
 
 
 def _below(limit: int, words: Iterator[int]) -> int:
-    """Uniform in range(limit): words from the last, incomplete run of `limit` values would favour small results."""
+    """Uniform in range(limit): words of the last, incomplete run of `limit` values are skipped, as they
+    would favour small results."""
     complete = 2**64 - 2**64 % limit
     word = next(words)
     while word >= complete:

@@ -38,15 +38,15 @@ _KEY_FILE = re.compile(rb"atdm-key-1 ([0-9a-f]{64})\n")
 
 def pack(purpose: str, *fields: Field) -> bytes:
     """Unambiguous bytes of a purpose and its fields: type letter, 8-byte little-endian length, content; for each."""
-    return _prefix(purpose) + _packed(fields)
+    return b"".join((_prefix(purpose), *_packed(fields)))
 
 
 @lru_cache(maxsize=256)
 def _prefix(purpose: str) -> bytes:
-    return _packed((_SUITE, purpose))
+    return b"".join(_packed((_SUITE, purpose)))
 
 
-def _packed(fields: tuple[Field, ...]) -> bytes:
+def _packed(fields: tuple[Field, ...]) -> list[bytes]:
     parts: list[bytes] = []
     for field in fields:
         if isinstance(field, bytes):
@@ -58,7 +58,7 @@ def _packed(fields: tuple[Field, ...]) -> bytes:
         else:
             raise UsageError(f"cannot pack a {type(field).__name__}: give bytes, text or an integer")
         parts += (kind, len(content).to_bytes(8, "little"), content)
-    return b"".join(parts)
+    return parts
 
 
 def digest(*fields: Field) -> bytes:
@@ -129,7 +129,7 @@ class ExchangeKey:
         roster: bytes,
         config: bytes,
     ) -> bytes:
-        """The 32-byte key of a pair, the same on both sides, and on no side that saw another run, roster or config.
+        """The 32-byte key of a pair: equal on both sides if both were shown the same run, roster and config.
 
         `ids` are the two identity keys in either order; `roster` and `config` are digests.
         """
@@ -165,15 +165,8 @@ def open_sealed(pair_key: bytes, box: bytes, *associated: Field, purpose: str, s
         raise PeerError(f"sealed message ({purpose}) does not open: it was altered or is of another run") from None
 
 
-def tag(key: bytes, *fields: Field) -> bytes:
-    """16-byte HMAC-SHA256 tag over the packed fields."""
-    mac = HMAC(_own_key(key, "tag key"), hashes.SHA256())
-    mac.update(pack("tag", *fields))
-    return mac.finalize()[:TAG_BYTES]
-
-
 class Tagger:
-    """Tags of many messages under one key: the key is set up once. Messages are packed by the caller."""
+    """16-byte HMAC-SHA256 tags of messages under one key, which is set up once. Messages are packed by the caller."""
 
     __slots__ = ("_fresh",)
 
@@ -189,15 +182,9 @@ class Tagger:
         return mac.finalize()[:TAG_BYTES]
 
     def check(self, received: bytes, packed: bytes) -> None:
-        """As `check_tag`."""
+        """Raise PeerError unless `received` is the tag of this message; takes the same time for any wrong one."""
         if not hmac.compare_digest(self.tag(packed), received):
             raise PeerError("a tag does not verify: the message was altered, or belongs to another run")
-
-
-def check_tag(key: bytes, received: bytes, *fields: Field) -> None:
-    """Raise PeerError unless `received` is the tag of exactly these fields; takes the same time for any wrong tag."""
-    if not hmac.compare_digest(tag(key, *fields), received):
-        raise PeerError("a tag does not verify: the message was altered, or belongs to another run")
 
 
 def write_key_file(path: Path, key: bytes) -> None:

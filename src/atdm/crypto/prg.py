@@ -4,10 +4,14 @@ Rule 1: a key and a nonce mask one vector, ever. Two vectors under one mask give
 Rule 2: a nonce is 12 hashed bytes and 4 zero bytes. The zeros are where CTR counts blocks, so two different nonces
         share no block for as long as a vector stays below 2^32 blocks; wholly hashed nonces could only promise that
         with high probability. A collision in 12 bytes takes a second preimage of a hash, and is refused by Rule 1.
-Rule 3: a cipher is opened once per key; a new nonce costs a tenth of a new cipher.
+Rule 3: CTR is the cipher of its counters, and all masks of a vector have the same ones. They are written out once and
+        enciphered under each key, which spares every mask but the first the setting up of a nonce.
+Rule 4: a cipher is opened once for each key, but for what a set of masks has beyond KEPT_OPEN: those are opened anew
+        for every vector, or a process with 10 000 agents would hold 2 GB of ciphers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from time import perf_counter
 
 import numpy as np
@@ -25,10 +29,12 @@ NONCE_BYTES = 16
 _HASHED_BYTES = 12
 _COUNTER = bytes(NONCE_BYTES - _HASHED_BYTES)
 _MAX_WORDS = 2**33  # 2^32 blocks of two words
-# Words masked in one go: input, keystream and total together stay in a 2 MB cache. Even, so that a chunk ends on a
-# block boundary and the next one continues the stream.
+# Words masked in one go: counters, keystream and total together stay in a 2 MB cache. Even, so that a chunk ends on a
+# block boundary.
 _CHUNK = 16384
-_FLOOR_NONCE = bytes(NONCE_BYTES)
+_BLOCKS = ECB()  # noqa: S305 - AES itself, no mode: what it enciphers are counters
+KEPT_OPEN = 80  # ciphers of one set of masks
+_SPARE = 24  # bytes: half a block, and what a cipher wants beyond what it writes
 _ZEROS = memoryview(bytes(WORD_BYTES * _CHUNK))
 
 
@@ -43,7 +49,7 @@ class Stream:
     __slots__ = ("_cipher", "_used")
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = _open(key)
+        self._cipher = _open(key, CTR(bytes(NONCE_BYTES)))
         self._used = _Used()
 
     def __repr__(self) -> str:
@@ -51,18 +57,19 @@ class Stream:
 
     def add(self, words: UInt64Array, nonce: bytes) -> None:
         """Add the keystream to words, in place."""
-        self._used.spend(nonce, words)
-        _apply(words, nonce, (self._cipher,), ())
+        words += self._keystream(words, nonce)
 
     def subtract(self, words: UInt64Array, nonce: bytes) -> None:
         """Subtract the keystream from words, in place."""
-        self._used.spend(nonce, words)
-        _apply(words, nonce, (), (self._cipher,))
+        words -= self._keystream(words, nonce)
 
     def words(self, count: int, nonce: bytes) -> UInt64Array:
         """`count` keystream words."""
-        words = np.empty(count, dtype="<u8")
-        self._used.spend(nonce, words)
+        return self._keystream(np.empty(count, dtype=np.uint64), nonce)
+
+    def _keystream(self, like: UInt64Array, nonce: bytes) -> UInt64Array:
+        self._used.spend(nonce, like)
+        words = np.empty(like.size, dtype="<u8")
         self._cipher.reset_nonce(nonce)
         buffer = words.data.cast("B")
         for first in range(0, len(buffer), len(_ZEROS)):
@@ -75,14 +82,13 @@ class MaskSet:
     """All pairwise masks of one agent: one key per neighbour, added (+1) or subtracted (-1).
 
     Both ends of a pair use the same nonce and opposite signs, so the masks of a whole graph add up to zero.
-    The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour.
+    The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour, for `keep` of them.
     """
 
     __slots__ = ("_plus", "_minus", "_used")
 
-    def __init__(self, signed_keys: Iterable[tuple[int, bytes]]) -> None:
-        plus: list[CipherContext] = []
-        minus: list[CipherContext] = []
+    def __init__(self, signed_keys: Iterable[tuple[int, bytes]], keep: int = KEPT_OPEN) -> None:
+        self._plus, self._minus, self._used = _Ciphers(), _Ciphers(), _Used()
         seen: set[bytes] = set()
         for sign, key in signed_keys:
             if sign not in (1, -1):
@@ -90,9 +96,7 @@ class MaskSet:
             if key in seen:
                 raise UsageError("two neighbours have the same pair key: every pair needs its own, check the roster")
             seen.add(key)
-            (plus if sign == 1 else minus).append(_open(key))
-        self._plus, self._minus = tuple(plus), tuple(minus)
-        self._used = _Used()
+            (self._plus if sign == 1 else self._minus).append(key, keep_open=len(seen) <= keep)
 
     def __repr__(self) -> str:
         return f"MaskSet({len(self)} masks, {len(self._used)} nonces used)"
@@ -103,13 +107,53 @@ class MaskSet:
     def apply(self, words: UInt64Array, nonce: bytes) -> None:
         """Put all masks on words, in place."""
         self._used.spend(nonce, words)  # one look-up covers all keys: they are always used together
-        _apply(words, nonce, self._plus, self._minus)
+        counters = _counters(nonce, words.size)
+        buffer = bytearray(WORD_BYTES * min(words.size, _CHUNK) + _SPARE)
+        for first in range(0, words.size, _CHUNK):
+            part, blocks = words[first : first + _CHUNK], counters[first // 2 : (first + _CHUNK) // 2].data.cast("B")
+            stream = np.frombuffer(buffer, dtype="<u8", count=part.size)
+            for ciphers, combine in ((self._plus, np.add), (self._minus, np.subtract)):
+                for cipher in ciphers:
+                    cipher.update_into(blocks, buffer)
+                    combine(part, stream, part)
+
+
+class _Ciphers:
+    """Ciphers of several keys, some of them open."""
+
+    __slots__ = ("_open", "_shut")
+
+    def __init__(self) -> None:
+        self._open: list[CipherContext] = []
+        self._shut: list[bytes] = []  # their keys
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._shut)
+
+    def __iter__(self) -> Iterator[CipherContext]:
+        return chain(self._open, (_open(key, _BLOCKS) for key in self._shut))
+
+    def append(self, key: bytes, *, keep_open: bool) -> None:
+        _check_key(key)
+        if keep_open:
+            self._open.append(_open(key, _BLOCKS))
+        else:
+            self._shut.append(key)
+
+
+def _counters(nonce: bytes, words: int) -> npt.NDArray[np.uint32]:
+    """The blocks that CTR enciphers for so many words: the nonce, counting up in its last four bytes."""
+    blocks = np.empty((-(-words // 2), 4), dtype=">u4")
+    blocks[:] = np.frombuffer(nonce, dtype=">u4")
+    blocks[:, 3] = np.arange(len(blocks))
+    return blocks
 
 
 def words_at(key: bytes, positions: npt.NDArray[np.int64]) -> UInt64Array:
-    """The word that belongs to each position, whichever others are asked for: half of AES-256 of the position.
+    """One pseudo-random word for each position: half of the AES-256 encryption of the position.
 
-    Equal positions give equal words, which is what this is for; as a cipher for messages that would be a fault.
+    A position always gets the same word, whichever others are asked for (so the dither of a time stamp never changes).
+    For that reason it must not be used to encrypt messages.
     """
     _check_key(key)
     blocks = np.zeros((len(positions), 2), dtype="<i8")
@@ -126,33 +170,22 @@ def pair_sign(own: bytes, peer: bytes) -> int:
 
 
 def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
-    """Seconds that a run's masks take as bare keystream and addition: what no bookkeeping can beat.
+    """The least time a run's masks can take: keystream and additions, and nothing else of the run. [s]
 
-    `sizes` are the words of its sums, `masks` the neighbours of each agent. Every mask has a cipher of its own and its
-    turn is that of the run, since a cipher that is still in the cache is faster than any run's. Best of three passes.
+    `sizes` are the words of its sums, `masks` the neighbours of each agent. As in a run, every mask has its own cipher
+    and they take turns in the same order: a cipher still in the cache would be faster than in any run. Best of three
+    passes.
     """
-    ciphers = [[_open(digest("floor", i, j)) for j in range(masks)] for i in range(agents)]
+    everybody = [MaskSet(((1, digest("floor", i, j)) for j in range(masks)), keep=masks) for i in range(agents)]
     best = float("inf")
-    for _ in range(3):
+    for turn in range(3):
         start = perf_counter()
-        for size in sizes:
-            for own in ciphers:
-                _bare(np.zeros(size, dtype=np.uint64), own)
+        for place, size in enumerate(sizes):
+            fresh = nonce(b"floor", turn, place)
+            for own in everybody:
+                own.apply(np.zeros(size, dtype=np.uint64), fresh)
         best = min(best, perf_counter() - start)
     return best
-
-
-def _bare(total: UInt64Array, ciphers: Sequence[CipherContext]) -> None:
-    """Keystream of zeros and additions, nothing else."""
-    for first in range(0, total.size, _CHUNK):
-        part = total[first : first + _CHUNK]
-        zeros, buffer = _ZEROS[: part.nbytes], bytearray(part.nbytes)
-        stream = np.frombuffer(buffer, dtype="<u8")
-        for cipher in ciphers:
-            if first == 0:
-                cipher.reset_nonce(_FLOOR_NONCE)
-            cipher.update_into(zeros, buffer)
-            np.add(part, stream, part)
 
 
 def _check_key(key: bytes) -> None:
@@ -160,23 +193,9 @@ def _check_key(key: bytes) -> None:
         raise UsageError(f"mask key is {len(key)} bytes: give {KEY_BYTES} bytes, as derive() returns")
 
 
-def _open(key: bytes) -> CipherContext:
+def _open(key: bytes, mode: CTR | ECB) -> CipherContext:
     _check_key(key)
-    return Cipher(AES256(key), CTR(bytes(NONCE_BYTES))).encryptor()
-
-
-def _apply(words: UInt64Array, nonce: bytes, plus: tuple[CipherContext, ...], minus: tuple[CipherContext, ...]) -> None:
-    """Add the keystreams of `plus` to words and subtract those of `minus`, one chunk of words at a time."""
-    buffer = bytearray(WORD_BYTES * min(words.size, _CHUNK))
-    for first in range(0, words.size, _CHUNK):
-        part = words[first : first + _CHUNK]
-        zeros, stream = _ZEROS[: part.nbytes], np.frombuffer(buffer, dtype="<u8", count=part.size)
-        for ciphers, combine in ((plus, np.add), (minus, np.subtract)):
-            for cipher in ciphers:
-                if first == 0:  # later chunks go on where the cipher stopped
-                    cipher.reset_nonce(nonce)
-                cipher.update_into(zeros, buffer)
-                combine(part, stream, part)
+    return Cipher(AES256(key), mode).encryptor()
 
 
 class _Used:

@@ -60,7 +60,8 @@ def quantise(values: FloatArray, scale: float | FloatArray, bound: float | Float
     if not within.all():
         raise DataError(_complaint(values, within, bound))
     # Scaling by a power of two is exact, and floats from 2^53 up are integers already, so rint is the only rounding.
-    return np.rint(values * scale).astype(np.int64).view(np.uint64)
+    scaled = values * scale
+    return np.rint(scaled, scaled).astype(np.int64).view(np.uint64)
 
 
 def decode(words: UInt64Array, bits: int) -> FloatArray:

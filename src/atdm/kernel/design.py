@@ -5,11 +5,11 @@ Rule: no lag crosses a gap. Rows are numbered along the kept samples; `segment` 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg.lapack import dgeqp3, dorgqr
 
 from atdm.errors import DataError, UsageError
 from atdm.types import FloatArray, IntArray
@@ -94,11 +94,11 @@ class Inputs:
             The same inputs on these rows.
         """
         part = slice(start, stop)
-        cut = {i.name: getattr(self, i.name)[part] for i in INPUTS}
-        return replace(self, phase=self.phase[part], segment=self.segment[part], train=train, **cut)
+        cut = {f.name: getattr(self, f.name)[part] for f in fields(self) if f.name not in ("period", "train")}
+        return replace(self, train=train, **cut)
 
     def training_part(self) -> "Inputs":
-        """The training rows alone; the others are cut off, so that nobody can look."""
+        """The training rows alone; the others are cut off, so that no estimate can use them."""
         return self.between(0, self.train, self.train)
 
 
@@ -150,7 +150,7 @@ class Design:
 
     @property
     def full_rank(self) -> bool:
-        """Whether the rows determine what lags of h, o and r are multiplied by."""
+        """Whether the rows determine the coefficients of the lags of h, o and r."""
         return len(self.basis) == len(self.norms)
 
     @classmethod
@@ -171,8 +171,11 @@ class Design:
         scaled = forcing / norms
         # The dummies are orthogonal to each other, so only the 3(M+1) other columns need a factorisation.
         within = scaled - seasonal_means(scaled.T, phase, counts).T
-        q, r, pivots = qr(within, mode="economic", pivoting=True, overwrite_a=True, check_finite=False)
-        rank = int((np.abs(np.diag(r)) > DEPENDENT).sum())
+        factored, pivots, scales, _, _ = dgeqp3(within, overwrite_a=True)
+        pivots -= 1  # LAPACK counts from one
+        triangle = np.triu(factored[: len(norms)])
+        q, _, _ = dorgqr(factored, scales, overwrite_a=True)
+        rank = int((np.abs(np.diag(triangle)) > DEPENDENT).sum())
         if not minimum_norm and (rank < len(norms) or (counts == 0).any()):
             names = [f"{v}[t-{m}]" for v, *_ in INPUTS for m in range(order + 1)]
             dependent = [names[i] for i in sorted(pivots[rank:])]
@@ -190,7 +193,7 @@ class Design:
             phase=phase,
             counts=counts,
             basis=np.ascontiguousarray(q.T[:rank]),
-            triangle=r,
+            triangle=triangle,
             pivots=pivots,
             norms=norms,
             lagged=rows - np.arange(order + 1)[:, None],
@@ -207,9 +210,3 @@ class Design:
         if series.ndim == 1:
             return self.residual(series[self.lagged])
         return np.stack([self.residual(series[rows].T).T for rows in self.lagged])
-
-    def condition(self) -> float:
-        """Condition number of X with columns scaled to unit norm."""
-        norms = np.linalg.norm(self.columns, axis=0)
-        values = np.linalg.svd(self.columns / np.where(norms > 0, norms, 1.0), compute_uv=False)
-        return float(values[0] / values[-1]) if values[-1] > 0 else float("inf")

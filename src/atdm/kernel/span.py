@@ -15,11 +15,11 @@ from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
 from atdm.kernel.design import Design
 from atdm.types import FloatArray
 
-SETTLED = 1e-10  # change of the weights, relative to the largest, at which a ladder stands still
+SETTLED = 1e-10  # change of the weights, relative to the largest, below which `ladder` stops
 
 
 def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """The solution for a small symmetric positive definite matrix, by Cholesky and without ceremony."""
+    """The solution for a small symmetric positive definite matrix, by Cholesky; LAPACK is called directly."""
     _, x, info = dposv(matrix, right)
     if info != 0:
         raise np.linalg.LinAlgError("the matrix is not positive definite")
@@ -40,18 +40,19 @@ class Span:
 
     design: Design
     ridge: float
-    sums: FloatArray  # Vᵀ: j sums over the whole window                            [°C, centred]
-    projected: FloatArray  # (I − Π) of the lags of each sum, j × (M+1) × n
-    products: FloatArray  # inner products of `projected`, j² × (M+1)²
+    sums: tuple[FloatArray, ...]  # the columns of V, over the whole window         [°C, centred]
+    projected: tuple[FloatArray, ...]  # (I − Π) of the lags of each sum, (M+1) × n
+    products: FloatArray  # inner products of `projected`, j² × (M+1)²; λQᵀQ added to those of lag 0 with lag 0, where
+    # the filter (1, −α) is one: λ‖ξ‖² is then part of every sum of squares
     ones: FloatArray  # Qᵀ1
     gram: FloatArray  # QᵀQ
 
     @classmethod
     def empty(cls, design: Design, ridge: float) -> "Span":
-        m1, n = design.order + 1, len(design.rows)
+        products = np.empty((0, (design.order + 1) ** 2))
         return cls(
-            design=design, ridge=ridge, sums=np.empty((0, 0)), projected=np.empty((0, m1, n)),
-            products=np.empty((0, m1 * m1)), ones=np.empty(0), gram=np.empty((0, 0)),
+            design=design, ridge=ridge, sums=(), projected=(), products=products, ones=np.empty(0),
+            gram=np.empty((0, 0)),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -61,35 +62,42 @@ class Span:
         """With one more sum Σ p_i x_i: also Σ p_i, and (Qᵀp, pᵀp)."""
         j, m1 = len(self), self.design.order + 1
         new = self.design.projected_lags(total)
-        projected = np.concatenate([self.projected, new[None]])
-        cross = (projected.reshape(-1, new.shape[1]) @ new.T).reshape(j + 1, m1, m1)  # [i, a, b] = R_i,a · new_b
-        products = np.empty((j + 1, j + 1, m1 * m1))
-        products[:j, :j] = self.products.reshape(j, j, m1 * m1)
-        products[:, j] = cross.reshape(j + 1, -1)
-        products[j, :] = cross.transpose(0, 2, 1).reshape(j + 1, -1)
+        projected = (*self.projected, new)
+        products = np.empty((j + 1, j + 1, m1, m1))
+        products[:j, :j] = self.products.reshape(j, j, m1, m1)
+        products[:, j] = [lags @ new.T for lags in projected]
+        products[:, j, 0, 0] += self.ridge * row
+        products[j] = products[:, j].transpose(0, 2, 1)
         gram = np.empty((j + 1, j + 1))
         gram[:j, :j] = self.gram
         gram[:, j] = gram[j, :] = row
         return replace(
             self,
-            sums=np.vstack([self.sums, total]) if j else total[None],
+            sums=(*self.sums, total),
             projected=projected,
             products=products.reshape(-1, m1 * m1),
             ones=np.append(self.ones, one),
             gram=gram,
         )
 
+    def with_ridge(self, ridge: float) -> "Span":
+        """The same sums with another λ."""
+        if ridge == self.ridge:
+            return self
+        products = self.products.copy()
+        products[:, 0] += (ridge - self.ridge) * self.gram.ravel()
+        return replace(self, ridge=ridge, products=products)
+
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
-        c, m1 = weights, self.design.order + 1
-        g = (squares_of(c) @ self.products).reshape(m1, m1)
+        m1 = self.design.order + 1
+        g = (squares_of(weights) @ self.products).reshape(m1, m1)
         alpha = solve_positive(g[1:, 1:], g[1:, 0])
         a = lag_filter(alpha)
-        return alpha, float(a @ g @ a + self.ridge * (c @ self.gram @ c))
+        return alpha, float(a @ g @ a)
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
         """Also the multiplier ν of Σξ = 1: QᵀGQc = ν Qᵀ1 makes it equal to f2 = cᵀQᵀGQc."""
-        products: FloatArray = self.products @ squares_of(lag_filter(alpha))  # (ZQ)ᵀ(ZQ)
-        matrix = products.reshape(len(self), len(self)) + self.ridge * self.gram  # QᵀGQ
+        matrix = (self.products @ squares_of(lag_filter(alpha))).reshape(len(self), len(self))  # QᵀGQ
         x = solve_positive(matrix, self.ones)
         c = x / (self.ones @ x)
         return c, float(c @ matrix @ c)
@@ -103,7 +111,7 @@ class Span:
     def ladder(self, ridges: FloatArray, start: FloatArray) -> FloatArray:
         """The weights at which the descent ends for each of several ridges, one row each, all at once from `start`."""
         j, m1, count = len(self), self.design.order + 1, len(ridges)
-        penalty = ridges[:, None, None] * self.gram
+        penalty = (ridges - self.ridge)[:, None, None] * self.gram
         ones = np.broadcast_to(self.ones[:, None], (count, j, 1))
         a = np.ones((count, m1))
         c = np.broadcast_to(start, (count, j))
@@ -120,7 +128,18 @@ class Span:
     def residual_series(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
         """Zξ, the residual of Eq. (2) over the training rows.  [°C]"""
         each = c[:, None] * lag_filter(alpha)  # of every lag of every sum
-        answer: FloatArray = each.ravel() @ self.projected.reshape(each.size, -1)
+        answer: FloatArray = each[0] @ self.projected[0]
+        for factors, lags in zip(each[1:], self.projected[1:], strict=True):
+            answer += factors @ lags
+        return answer
+
+    def pull(self, alpha: FloatArray, c: FloatArray) -> FloatArray:
+        """What each reading of an agent counts for in its part of ZᵀZξ, over the whole window: Z_iᵀ(Zξ) = pull·x_i.
+        The lags of Z_i are moved over to Zξ; projecting them as well would change nothing, for Zξ is projected."""
+        error = self.residual_series(alpha, c)
+        spread = np.zeros(len(self.sums[0]))
+        spread[self.design.rows] = error
+        answer: FloatArray = np.correlate(spread, lag_filter(alpha), "full")[self.design.order :]
         return answer
 
     def state(self, c: FloatArray) -> FloatArray:

@@ -39,12 +39,33 @@ class Coefficients:
     theta: FloatArray
     occupancy: FloatArray
 
+    @classmethod
+    def of(cls, alpha: FloatArray, gains: FloatArray, occupancy: FloatArray) -> "Coefficients":
+        """From what lags of all inputs are multiplied by.
+
+        Parameters
+        ----------
+        alpha : array of float
+            α, M values [-].
+        gains : array of float
+            M + 1 values an input, in the order of INPUTS, each in its own unit [-].
+        occupancy : array of float
+            P values [K].
+
+        Returns
+        -------
+        Coefficients
+            The same numbers by name.
+        """
+        by_input = dict(zip(LAGGED[1:], gains.reshape(len(INPUTS), -1), strict=True))
+        return cls(alpha=alpha, occupancy=occupancy, **by_input)
+
     def parts(self) -> tuple[FloatArray, ...]:
         """α, β, γ, θ and occupancy, in this order."""
         return tuple(getattr(self, name) for name in COEFFICIENTS)
 
     def gains(self) -> Iterator[FloatArray]:
-        """What lags of the inputs are multiplied by, in the order of INPUTS."""
+        """The coefficients of the lags of the inputs, in the order of INPUTS."""
         return (getattr(self, i.coefficient) for i in INPUTS)
 
     @property
@@ -83,25 +104,25 @@ class Coefficients:
 def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArray) -> tuple[Coefficients, float]:
     """β, γ, θ, occ for a given α and s: least squares of s_t − Σ α_m s_{t−m} on X. Also the residual sum of squares."""
     filtered: FloatArray = lag_filter(alpha) @ state[design.lagged]
-    gains, season = regress(design, filtered)
+    gains, season, left = regress(design, filtered)
     if len(season) != period:
         raise ValueError(f"design has {len(season)} season columns, expected {period}")
-    by_input = dict(zip(LAGGED[1:], gains.reshape(-1, design.order + 1), strict=True))
-    left = filtered - design.forcing @ gains - season[design.phase]
-    return Coefficients(alpha=alpha, occupancy=season, **by_input), float(left @ left)
+    return Coefficients.of(alpha, gains, season), float(left @ left)
 
 
-def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least squares of a vector on X: what lags of h, o, r are multiplied by, and the season."""
+def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Least squares of a vector on X: the coefficients of the lags of h, o, r, the season, and what is left."""
     if not design.full_rank:
-        return _minimum_norm(design, values)
+        gains, season = _minimum_norm(design, values)
+        return gains, season, values - design.forcing @ gains - season[design.phase]
     within = values - seasonal_means(values[None], design.phase, design.counts)[0]
     scaled, _ = dtrtrs(design.triangle, design.basis @ within)
     gains = np.empty_like(scaled)
     gains[design.pivots] = scaled
     gains /= design.norms
-    sums = np.bincount(design.phase, values - design.forcing @ gains, design.period)
-    return gains, sums / np.maximum(design.counts, 1)
+    left = values - design.forcing @ gains
+    season = np.bincount(design.phase, left, design.period) / np.maximum(design.counts, 1)
+    return gains, season, left - season[design.phase]
 
 
 def _minimum_norm(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -134,7 +155,8 @@ def _one_step(c: Coefficients, forcing: FloatArray, state: FloatArray, rows: Int
 
 
 def _free_run(c: Coefficients, forcing: FloatArray, given: FloatArray, rows: IntArray) -> FloatArray:
-    """s_t − Σ α_m s_{t−m} = forcing_t at `rows`, s_t as given at the others: one triangle with M diagonals."""
+    """s_t − Σ α_m s_{t−m} = forcing_t at `rows`, s_t as given at the others, solved as one banded triangular
+    system."""
     run = given.copy()
     run[rows] = forcing
     band = np.zeros((c.order + 1, len(run)), order="F")  # its m-th row: the m-th diagonal below the main one
@@ -148,11 +170,12 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
     """RMSE [K], MAPE [%] and R² [-], as in the paper's Table II."""
     if not len(actual):
         return {"rmse": float("nan"), "mape": float("nan"), "r2": float("nan")}
-    error, around = predicted - actual, actual - actual.mean()
+    count, error = len(actual), predicted - actual
+    around = actual - np.add.reduce(actual) / count
     squares, spread = float(error @ error), float(around @ around)
     return {
-        "rmse": math.sqrt(squares / len(actual)),
-        "mape": float(100 * np.abs(error / actual).mean()),
+        "rmse": math.sqrt(squares / count),
+        "mape": 100 * float(np.add.reduce(np.abs(error / actual))) / count,
         "r2": 1.0 - squares / spread if spread > 0 else float("nan"),
     }
 
@@ -160,9 +183,10 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
 def evaluate(c: Coefficients, inputs: Inputs, state: FloatArray) -> Metrics:
     """Train and test accuracy, one step ahead and in free run; the free run counts all rows of its part."""
     metrics: Metrics = {}
+    everywhere = c.forcing(inputs, np.arange(len(inputs)))
     for part, start, stop in (("train", 0, inputs.train), ("test", inputs.train, len(inputs))):
         rows = lagged_rows(inputs.segment, c.order, start, stop)
-        forcing = c.forcing(inputs, rows)
+        forcing = everywhere[rows]
         run = _free_run(c, forcing, state[start:stop], rows - start)
         metrics[part] = {
             "one_step": accuracy(_one_step(c, forcing, state, rows), state[rows]),

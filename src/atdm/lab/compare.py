@@ -86,7 +86,7 @@ def compare_rows(
 
 def _row(found: Fit, plain: Fit) -> dict[str, Any]:
     test, cost = found.metrics["test"]["free_run"], found.cost
-    apart = max(np.abs(getattr(found.model, n) - getattr(plain.model, n)).max() for n in LAGGED)
+    apart = max(np.abs(getattr(found.model.coefficients, n) - getattr(plain.model, n)).max() for n in LAGGED)
     weights = float("nan")
     if found.weights is not None and plain.weights is not None:
         weights = float((found.weights - plain.weights).abs().max() / plain.weights.abs().max())

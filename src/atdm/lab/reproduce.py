@@ -169,7 +169,7 @@ def _masking(cluster: Cluster, private: Fit) -> list[Masking]:
 
 
 def _numbers(result: Fit) -> dict[str, list[float]]:
-    return {name: [float(v) for v in getattr(result.model, name)] for name in LAGGED}
+    return {name: [float(v) for v in getattr(result.model.coefficients, name)] for name in LAGGED}
 
 
 def _named(values: tuple[float, float, float]) -> dict[str, float]:

@@ -26,7 +26,7 @@ from scipy.signal import lfilter
 
 from atdm.errors import UsageError
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
+from atdm.kernel.design import INPUTS, Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import Calendar
 from atdm.model.diagnostics import roots
@@ -76,11 +76,10 @@ def estimate_physical(
     problem = _OneStep.build(inputs, state, order, calendar, used, weights, limits or Limits())
     alpha = problem.search(calendar.step_hours)
     gains = problem.best(alpha)[1]
-    beta, gamma, theta = gains.reshape(3, order + 1)
     memory = np.stack([state[used - m] for m in range(order + 1)])
     left = lag_filter(alpha) @ memory - forcing_columns(inputs, used, order) @ gains
     occupancy = season_of(left, problem.counts, inputs.phase[used], calendar.season, weights)
-    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy)
+    return Coefficients.of(alpha, gains, occupancy)
 
 
 def season_of(
@@ -255,19 +254,23 @@ def _rules(alpha: FloatArray, day: int, limits: Limits) -> tuple[FloatArray, Flo
         """Response so many steps after a step of an input: this times its lags' numbers."""
         return settle[m1 + steps - np.arange(m1)]
 
-    one, none = np.ones(m1), np.zeros(m1)
+    def of(name: str, numbers: FloatArray) -> FloatArray:
+        """A rule about one input; the others do not matter."""
+        return np.concatenate([numbers if i.name == name else np.zeros(m1) for i in INPUTS])
+
+    one = np.ones(m1)
     lowest, highest = limits.load_gain
     cold, warm = limits.outdoor_gain
     early = sorted({*range(m1 + 1), day // 4, day})
-    rows: list[tuple[FloatArray, float]] = [(np.concatenate([after(k), none, none]), 0.0) for k in early if k <= day]
-    rows.append((np.concatenate([one, none, none]), lowest * lasting))
+    rows: list[tuple[FloatArray, float]] = [(of("load", after(k)), 0.0) for k in early if k <= day]
+    rows.append((of("load", one), lowest * lasting))
     if np.isfinite(highest):
-        rows.append((np.concatenate([-one, none, none]), -highest * lasting))
+        rows.append((of("load", -one), -highest * lasting))
     rows += [
-        (np.concatenate([none, one, none]), cold * lasting),
-        (np.concatenate([none, -one, none]), -warm * lasting),
-        (np.concatenate([none, after(day), none]), 0.0),
-        (np.concatenate([none, none, after(day)]), 0.0),
+        (of("outdoor", one), cold * lasting),
+        (of("outdoor", -one), -warm * lasting),
+        (of("outdoor", after(day)), 0.0),
+        (of("solar", after(day)), 0.0),
     ]
     rule, bound = np.stack([r for r, _ in rows]), np.array([b for _, b in rows])
     scale = np.abs(rule).max(axis=1)

@@ -212,8 +212,7 @@ def _standard_error(c: Coefficients, inputs: Inputs, state: FloatArray, weights:
     point = np.concatenate([c.alpha, c.beta])
 
     def response(values: FloatArray) -> float:
-        moved = Coefficients(alpha=values[: c.order], beta=values[c.order :], gamma=c.gamma, theta=c.theta,
-                             occupancy=c.occupancy)  # fmt: skip
+        moved = replace(c, alpha=values[: c.order], beta=values[c.order :])
         return step_response(moved, day)["load"]
 
     slope = np.empty(len(point))

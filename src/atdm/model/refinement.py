@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atdm.errors import UsageError
-from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
+from atdm.kernel.design import INPUTS, Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import TYPES, Calendar
 from atdm.model.horizons import origins_in, rolling_errors
@@ -67,8 +67,7 @@ def _searched(problem: "_Runs", start: Coefficients, calendar: Calendar, bounds:
     start_at = [log_times(start.alpha, calendar.step_hours)]
     alpha = search_roots(lambda a: left(a)[0], start_at, calendar.step_hours, TOLERANCE)
     gains = left(alpha)[1]
-    beta, gamma, theta = gains.reshape(3, start.order + 1)
-    return Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=problem.season(alpha, gains))
+    return Coefficients.of(alpha, gains, problem.season(alpha, gains))
 
 
 def _at_horizons(
@@ -121,7 +120,7 @@ class _Runs:
         squares = sum(group.steps * float(np.sum(group.weight * np.ones(len(group.targets)))) for group in groups)
         rows_per_day = squares / (stop / day)
         rows = lagged_rows(inputs.segment, order, 0, stop)
-        columns = np.zeros((stop, 3 * (order + 1)))
+        columns = np.zeros((stop, len(INPUTS) * (order + 1)))
         columns[rows] = forcing_columns(inputs, rows, order)
         types, season = TYPES[calendar.day_types], calendar.season
         between = np.eye(types) - 1 / types

@@ -12,7 +12,7 @@ Rule 3: it refuses with fixed texts: no number in them comes from readings.
 Each rule with the attack it answers: docs/spec.md §6.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -137,6 +137,12 @@ def days_of(time: IntArray) -> tuple[int, ...]:
     return tuple(day[np.diff(day, prepend=day[:1] - 1) != 0].tolist())
 
 
+@lru_cache(maxsize=4)
+def _stamps(time: bytes) -> IntArray:
+    """Agents of one process mostly send the same ones: they are kept once."""
+    return np.frombuffer(time, dtype="<i8").astype(np.int64, copy=False)
+
+
 @lru_cache(maxsize=16)
 def company_hash(identities: bytes) -> bytes:
     return digest("company", identities)
@@ -189,8 +195,10 @@ class Account:
 
     def refuses_company(self, days: Iterable[int], company: bytes) -> str | None:
         """Why these days cannot be summed with this company: a day has one, and within a block they only shrink."""
-        hashed, members = company_hash(company), identities_in(company)
-        wanted = np.array(sorted(days))
+        hashed = company_hash(company)
+        if not self.companies.keys() - {hashed}:
+            return None
+        members, wanted = identities_in(company), np.array(sorted(days))
         if any(self._company(day) not in (b"", hashed) for day in wanted.tolist()):
             return OTHER_COMPANY
         for block in np.unique(wanted // BLOCK).tolist():
@@ -264,7 +272,9 @@ class Account:
 
     def repeatable(self, readings: Readings) -> Readings:
         """Without readings that came in after a fit over their day had begun: with them it would be another fit."""
-        begun = [day for day in days_of(readings.time) if day in self.days and self.days[day].totals]
+        begun = [day for day, known in self.days.items() if known.totals]
+        if not begun:
+            return readings
         late = np.isin(readings.time // DAY, begun) & (positions(self.time, readings.time) < 0)
         return readings.at(np.flatnonzero(~late)) if late.any() else readings
 
@@ -284,9 +294,11 @@ class Account:
         self.book(Settled(days, company, weights, step))
         new = positions(self.time, readings.time) < 0
         if new.any():
-            columns = (readings.temperature[new].astype("<f8"), readings.load[new].astype("<f8"))
-            flags = readings.filled[new].astype(np.uint8)
-            self.book(Sent(readings.time[new].astype("<i8").tobytes(), *(c.tobytes() for c in (*columns, flags))))
+            sent = readings if new.all() else readings.at(np.flatnonzero(new))
+            self.book(Sent(
+                sent.time.astype("<i8", copy=False).tobytes(), sent.temperature.astype("<f8", copy=False).tobytes(),
+                sent.load.astype("<f8", copy=False).tobytes(), sent.filled.astype(np.uint8).tobytes(),
+            ))  # fmt: skip
         return days
 
     def booked(self) -> tuple[AnyBooking, ...]:
@@ -314,26 +326,29 @@ class Account:
         elif isinstance(booking, Sent):
             self._sent(booking)
         else:
-            self._shown(np.frombuffer(booking.time, dtype="<i8").astype(np.int64), booking.fit)
+            self._shown(_stamps(booking.time), booking.fit)
 
     def _answered(self, booking: Answered) -> None:
         times = self.questions.get(booking.question, 0)
         self.questions[booking.question] = times + 1
         if times:
             return
+        plan, kind = booking.plan, booking.kind
         for day in self._each(booking.days):
-            day.plan = booking.plan
-            day.totals += booking.kind in ("open", "total")
-            day.signs += booking.kind == "signs"
-            if booking.kind == "release":
+            day.plan = plan
+            if kind == "signs":
+                day.signs += 1
+            elif kind == "release":
                 day.fit = booking.question
+            else:
+                day.totals += 1
 
     def _sent(self, booking: Sent) -> None:
-        added = np.frombuffer(booking.time, dtype="<i8").astype(np.int64)
-        order = np.argsort(np.concatenate([self.time, added]), kind="stable")
+        added = _stamps(booking.time)
+        at = np.searchsorted(self.time, added)
 
         def merged(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.concatenate([old, new])[order]
+            return np.insert(old, at, new) if len(old) else new
 
         self.time = merged(self.time, added)  # type: ignore[assignment]
         self.temperature = merged(self.temperature, np.frombuffer(booking.temperature, "<f8"))  # type: ignore[assignment]
@@ -345,12 +360,14 @@ class Account:
         self.shown = self.shown.copy()
         self.shown[positions(self.time, time)] += np.uint8(1)
         if fit:
-            for day in self._each(np.unique(time // DAY).tolist()):
+            for day in self._each(days_of(time)):
                 day.fit = fit
 
-    def _each(self, days: Iterable[int]) -> Iterator[Day]:
+    def _each(self, days: Sequence[int]) -> list[Day]:
         for day in days:
-            yield self.days.setdefault(day, Day())
+            if day not in self.days:
+                self.days[day] = Day()
+        return [self.days[day] for day in days]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

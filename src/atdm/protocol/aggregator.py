@@ -119,8 +119,10 @@ class Aggregator:
 
     def _addressed(self, out: list[Outgoing]) -> list[Outgoing]:
         """A desk speaks of places in the company; the transport knows those of the roster."""
+        addressed: list[Outgoing] = []
+        if not out:  # as after most messages: a desk waits for everybody's
+            return addressed
         places = sorted(self._place)
-        addressed = []
         for to, data in out:
             if to is not None:
                 addressed.append(Outgoing(places[to], data))

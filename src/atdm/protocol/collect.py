@@ -64,16 +64,12 @@ class CollectPart(Part):
         self.context = digest("collect context", run.id)
         self.times = run.rows()
         self.fit = own.memory.fits[run.collect.fit] if run.collect.fit else None  # there, or this agent would be out
+        self.weight = 1.0 / run.agents if self.fit is None else self.fit.weight
         self._random = Stream(derive(session.seed, "words of rows not given"))
         self.readings = own.sendable(run)
         at = positions(self.readings.time, self.times)
         self.given: NDArray[np.bool_] = (at >= 0) & (account.asked(self.times) < MOST_ASKINGS)
         self.readings = self.readings.at(at[self.given])
-
-    @property
-    def weight(self) -> float:
-        """ξ_i."""
-        return 1.0 / self.session.run.agents if self.fit is None else self.fit.weight
 
     def begin(self) -> list[Message]:
         """Zero for a row this agent can give, a random word for one it cannot."""
@@ -176,9 +172,6 @@ class CollectDesk(Desk):
     def offered(self) -> IntArray:
         """Rows that everybody offered: from here on their days belong to this company, whether or not they open."""
         return np.empty(0, dtype=np.int64) if self._rows is None else self._rows
-
-    def begin(self) -> list[Outgoing]:
-        return []
 
     def largest(self) -> int:
         return WORD_BYTES * (2 * len(self.run.rows()) + 1)

@@ -40,8 +40,9 @@ class Desk(ABC):
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         self.run, self.weather, self.notebook = run, weather, notebook
 
-    @abstractmethod
-    def begin(self) -> list[Outgoing]: ...
+    def begin(self) -> list[Outgoing]:
+        """What follows the keys; nothing where agents speak first."""
+        return []
 
     @abstractmethod
     def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:

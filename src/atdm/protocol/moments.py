@@ -1,6 +1,6 @@
 """`moments`: one secure sum of Σ x_i x_iᵀ and Σ x_i feeds the whole descent, any order and any ridge, offline.
 
-The aggregator learns those moments, which are all temperatures up to one rotation (docs/spec.md §4), and no weight:
+The aggregator learns those moments, which are all temperatures up to one rotation (docs/paper.md), and no weight:
 agent i computes ξ_i = x_i·w + b itself. Offered for comparison, and where there are far more agents than rows.
 """
 
@@ -48,12 +48,12 @@ class MomentsPart(OpenPart):
             values = {"second": np.outer(self.x, self.x)[upper], "first": self.x}
             return moments_layout(self.agents, len(self.x)), values
         if what == "clipped" and len(numbers) == len(self.x) + 1:
-            self._weight = max(0.0, float(numbers[:-1] @ self.x + numbers[-1]))
-            values = {"state": self._weight * self.x, "sums": np.array([self._weight, self._weight**2])}
+            self.weight = max(0.0, float(numbers[:-1] @ self.x + numbers[-1]))
+            values = {"state": self.weight * self.x, "sums": np.array([self.weight, self.weight**2])}
             return clipped_layout(self.agents, len(self.x)), values
         if what == "weights" and len(numbers) == len(self.x) + 1:
-            self._weight = float(numbers[:-1] @ self.x + numbers[-1])
-            return NEGATIVE, {"negative": np.array([float(self._weight < 0)])}
+            self.weight = float(numbers[:-1] @ self.x + numbers[-1])
+            return NEGATIVE, {"negative": np.array([float(self.weight < 0)])}
         raise PeerError(f"question {what!r} is not part of moments: ignored")
 
 

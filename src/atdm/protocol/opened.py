@@ -62,27 +62,12 @@ class OpenPart(Part):
 
     def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
+        self.plan, self.agents = session.run.plan, session.run.agents
         self.context = digest("open context", session.run.id)
         self.step = 0
         self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.x: FloatArray = np.empty(0)  # temperature over the kept rows, centred  [K]
-        self._weight = float("nan")
         self._seed = b""  # of the self mask while a sum waits for consent
-
-    @property
-    def plan(self) -> Plan:
-        return self.session.run.plan
-
-    @property
-    def agents(self) -> int:
-        return self.session.run.agents
-
-    @property
-    def weight(self) -> float:
-        return self._weight
-
-    def begin(self) -> list[Message]:
-        return []
 
     def largest(self) -> int:
         return WORD_BYTES * (2 * self.plan.length + 4 * self.agents) + TAG_BYTES * self.agents

@@ -59,9 +59,9 @@ class PaperPart(OpenPart):
 
     def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
         if what == "state":
-            if np.isnan(self._weight):
-                self._weight = 1.0 / self.agents
-            return state_layout(self.agents, len(self.kept)), {"state": self._weight * self.x}
+            if np.isnan(self.weight):
+                self.weight = 1.0 / self.agents
+            return state_layout(self.agents, len(self.kept)), {"state": self.weight * self.x}
         if what == "transform":
             return self._transform(numbers[: self.plan.order], numbers[self.plan.order :])
         raise PeerError(f"question {what!r} is not part of paper: ignored")
@@ -86,11 +86,11 @@ class PaperPart(OpenPart):
             return None
         iteration = int(numbers[0]) if len(numbers) == 1 + self.agents else -1
         if not 0 <= iteration < len(self._columns):
-            raise PeerError("weights of an iteration that was not: ignored")
-        self._weight = float(self._columns[iteration] @ numbers[1:])
-        if not abs(self._weight) <= MOST_WEIGHT:
+            raise PeerError("weights of an iteration that did not take place: ignored")
+        self.weight = float(self._columns[iteration] @ numbers[1:])
+        if not abs(self.weight) <= MOST_WEIGHT:
             raise RunAborted("asked for a weight no aggregate state has")
-        return np.array([self._weight])
+        return np.array([self.weight])
 
 
 def normal_words(seed: bytes, step: int, size: int) -> FloatArray:

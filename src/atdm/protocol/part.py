@@ -61,7 +61,8 @@ class AgentContext:
         beside a midnight at which the company changed."""
         rows, rules, account = run.rows(), self.rules, self.memory.account
         at = positions(self.readings.time, rows)
-        own = usable(self.readings.at(at[at >= 0]))
+        there = at[at >= 0]
+        own = usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))
         quantum = self.memory.quantum if rules.quantum is None else rules.quantum
         readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
         far = ~account.beside_a_change(readings.time, run.company)
@@ -74,18 +75,14 @@ class Part(ABC):
     """The agent's side of one protocol, from the agreed keys to the end of the run."""
 
     finished = False
-
-    @property
-    @abstractmethod
-    def weight(self) -> float:
-        """ξ_i, once the run is finished."""
+    weight = float("nan")  # ξ_i, once found; only a simulation, which owns all agents, may read it
 
     def __init__(self, session: Session, own: AgentContext) -> None:
         self.session, self.own = session, own
 
-    @abstractmethod
     def begin(self) -> list[Message]:
-        """The first message after the keys."""
+        """What this agent sends once it has the keys; nothing where it waits for the other side."""
+        return []
 
     @abstractmethod
     def receive(self, message: ToAgent) -> list[Message]:

@@ -83,10 +83,10 @@ def window(plan: AnyPlan) -> IntArray:
 
 def positions(time: IntArray, wanted: IntArray) -> IntArray:
     """Where each wanted stamp stands in `time`, −1 where it does not."""
-    if np.array_equal(time, wanted):  # as they mostly are
-        return np.arange(len(time))
     if len(time) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
+    if len(time) == len(wanted) and (time == wanted).all():  # as they mostly are
+        return np.arange(len(time))
     found = np.searchsorted(time, wanted).clip(max=len(time) - 1)
     return np.where(time[found] == wanted, found, -1)
 

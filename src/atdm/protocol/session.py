@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from atdm.crypto.graph import Graph
+from atdm.crypto.graph import Graph, degree
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
 from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
 from atdm.errors import PeerError
@@ -68,7 +68,7 @@ class Run:
 
 @lru_cache(maxsize=4)
 def _graph(agents: int, seed: bytes) -> Graph:
-    return Graph.build(agents, seed)
+    return Graph.build(agents, seed, degree(agents))
 
 
 @lru_cache(maxsize=4)
@@ -157,14 +157,14 @@ def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
 class Session:
     """One agent's secrets of one run."""
 
-    __slots__ = ("run", "index", "seed", "neighbours", "_exchange", "_pairs", "_masks", "_receipts")
+    __slots__ = ("run", "index", "seed", "neighbours", "_exchange", "_config", "_pairs", "_masks", "_receipts")
 
     def __init__(self, run: Run, index: int, exchange: ExchangeKey, seed: bytes) -> None:
         own = run.keys.exchange[32 * index : 32 * index + 32]
         if own != exchange.public:
             raise PeerError("this agent's own key is missing or altered in the run's keys: refused")
         self.run, self.index, self.seed = run, index, seed
-        self._exchange = exchange
+        self._exchange, self._config = exchange, run.announced.hash()
         self._pairs: dict[int, bytes] = {}
         self._receipts: dict[tuple[int, int], Tagger] = {}
         self.neighbours = run.graph().neighbours(index)
@@ -192,7 +192,7 @@ class Session:
             run_id=run.id,
             ids=(run.members[self.index].identity, run.members[peer].identity),
             roster=run.company_hash,
-            config=run.announced.hash(),
+            config=self._config,
         )
 
     def forget_pairs(self) -> None:

@@ -86,7 +86,7 @@ class Layout:
         if int(total[-1]) != agents:
             raise PeerError(f"the count word is not {agents}: masks did not cancel, somebody saw another run; no total")
         numbers = ring.dequantise(total, self._scale)
-        if (np.abs(numbers) > agents * self._most).any():
+        if not (np.abs(numbers) <= agents * self._most).all():
             raise PeerError(f"a total is beyond what {agents} agents can add up to: no total")
         fields = {name: numbers[at] for name, at in self._at.items()}
         for name, bits in self._floats.items():

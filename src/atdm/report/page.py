@@ -283,7 +283,10 @@ def _coefficients(fit: Fit) -> str:
     def rows(model: Model) -> list[list[str]]:
         lags = range(model.order + 1)
         alpha = [number(model.alpha[m - 1], 5) if m else "" for m in lags]
-        return [[f"t−{m}", alpha[m], *(number(getattr(model, n)[m], 5) for n, _, _ in COLUMNS[1:])] for m in lags]
+        return [
+            [f"t−{m}", alpha[m], *(number(getattr(model.coefficients, n)[m], 5) for n, _, _ in COLUMNS[1:])]
+            for m in lags
+        ]
 
     used = f"<h3>Coefficients</h3><p>Of the model that is used: {escape(fit.chosen.words())}.</p>"
     theirs = "<p>As the protocol estimated it, comparable with the paper's:</p>"

@@ -70,7 +70,10 @@ def _coefficients(found: Reproduction) -> Table:
     for kind, fit in (("private", found.private), ("non-private", found.centre)):
         for name in LAGGED:
             pad = [""] if name == "alpha" else []
-            for whose, values in (("paper", PRINTED_COEFFICIENTS[kind][name]), ("ours", getattr(fit.model, name))):
+            for whose, values in (
+                ("paper", PRINTED_COEFFICIENTS[kind][name]),
+                ("ours", getattr(fit.model.coefficients, name)),
+            ):
                 rows.append([f"{kind}, {whose}", SYMBOLS[name], *pad, *(f"{v:.4f}" for v in values)])
     return Table("coefficients", ["row", "coefficient", "m = 0", "m = 1", "m = 2"], rows, words=(0, 1))
 

@@ -23,7 +23,6 @@ from scipy.stats import norm
 
 from atdm.crypto import ring
 from atdm.errors import DataError, UsageError
-from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
 from atdm.lab.attacks.dishonest import Mounted
@@ -167,11 +166,7 @@ class Steering:
             span = Span.empty(design, self.plan.ridge).add(shape, self.agents**0.5, np.ones(1))
             weights = np.array([self.agents**-0.5])
             alpha, _ = span.sp1(weights)
-            error = span.residual_series(alpha, weights)
-            functional = np.zeros(n)
-            for rows, factor in zip(design.lagged, lag_filter(alpha), strict=True):
-                np.add.at(functional, rows, factor * error)
-            size = float(np.linalg.norm(error))
+            functional, size = span.pull(alpha, weights), float(np.linalg.norm(span.residual_series(alpha, weights)))
             self._spread += float(functional @ (self._own - mean) / size) ** 2 / TRIES
             if number == 0:
                 self._shape, self._functional = shape / size, functional / size

@@ -1,6 +1,8 @@
 """The aggregator's side of `blind` with fitted weights: it adds masked words and passes totals on; only the release
 opens to it, and it takes that only if every agent vouches for the same words."""
 
+import numpy as np
+
 from atdm.crypto import ring
 from atdm.crypto.keys import digest, verify
 from atdm.errors import PeerError, RunAborted
@@ -28,9 +30,6 @@ class BlindDesk(Desk):
         self._sums = 0
         largest_sum = 2 * open_layout(run.agents, run.plan.length).words + number_count(run.plan) + 4096  # words
         self._largest = max(BOX_BYTES * run.agents, ring.WORD_BYTES * largest_sum)
-
-    def begin(self) -> list[Outgoing]:
-        return []
 
     def largest(self) -> int:
         return self._largest
@@ -100,7 +99,7 @@ class BlindDesk(Desk):
         estimate, c = released.estimate, released.estimate.coefficients
         self.notebook.write("load total", released.load)
         self.notebook.write("state", estimate.state)
-        self.notebook.write("coefficients", [*c.alpha, *c.beta, *c.gamma, *c.theta, *c.occupancy])
+        self.notebook.write("coefficients", np.concatenate(c.parts()))
         measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
         self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
         self.outcome = Outcome(estimate, released.load, released.kept, self._sums)

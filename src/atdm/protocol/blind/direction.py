@@ -30,50 +30,49 @@ class Look:
 
     descent: Descent
     multiplier: float  # ν
-    error: FloatArray  # Zξ over the training rows  [°C]
+    pull: FloatArray  # what an agent's readings count for in its part of ZᵀZξ
     trials: FloatArray  # weights along the ladder of ridges, one row each; none where weights are free
 
 
 def look(span: Span, tolerance: float, ridges: FloatArray) -> Look:
     """The whole descent; ridges: the ladder at which signs of weights are wanted."""
     found = span.descend(tolerance)
-    error = span.residual_series(found.alpha, found.weights)
+    pull = span.pull(found.alpha, found.weights)
     trials = span.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(span)))
-    return Look(found, found.objectives[-1], error, trials)
+    return Look(found, found.objectives[-1], pull, trials)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnSeries:
-    """An agent's own side of the model: the lags of its temperature and their inner products."""
+    """An agent's own side of the model."""
 
-    lags: FloatArray  # (M+1) × n  [K]
-    gram: FloatArray  # of their part outside span X
+    x: FloatArray  # its temperature, centred                                       [K]
+    gram: FloatArray  # inner products of its lags, of their part outside span X
 
     @classmethod
     def build(cls, x: FloatArray, design: Design) -> "OwnSeries":
         projected = design.projected_lags(x)
-        return cls(x[design.lagged], projected @ projected.T)
+        return cls(x, projected @ projected.T)
 
 
 def residual(found: Look, own: OwnSeries, weight: float, ridge: float) -> tuple[float, float]:
     """(r_i/ν, raw_i)."""
     a, nu = lag_filter(found.descent.alpha), found.multiplier
-    r = nu - float(a @ (own.lags @ found.error)) - ridge * weight
+    r = nu - float(found.pull @ own.x) - ridge * weight
     size = float(a @ own.gram @ a)  # ‖Z_i‖²
     return r / nu, r / ((size + ridge) * nu)
 
 
 def step_values(
-    found: Look, own: OwnSeries, q: FloatArray, x: FloatArray, ridge: float, scale: float, agents: int, clip: float
+    found: Look, own: OwnSeries, q: FloatArray, ridge: float, scale: float, agents: int, clip: float
 ) -> tuple[float, dict[str, FloatArray]]:
     """p_i and this agent's words of a step; q: its parts of the totals so far."""
     relative, raw = residual(found, own, float(q @ found.descent.weights), ridge)
-    bound = part_bound(agents, clip)
-    p = float(saturated(raw / scale, bound))
+    p = float(saturated(raw / scale, part_bound(agents, clip)))
     values = {
-        "total": p * x,
+        "total": p * own.x,
         "one": np.array([p]),
-        "gram": p * np.append(q, p),
+        "gram": p * np.array([*q.tolist(), p]),
         "squares": _squares(relative, raw / scale, agents=agents),
         "negative": (found.trials @ q < 0).astype(float),
     }
@@ -87,7 +86,7 @@ def signs_values(found: Look, own: OwnSeries, q: FloatArray, ridge: float, agent
 
 
 def _squares(*values: float, agents: int) -> FloatArray:
-    return saturated(np.square(values), SQUARE_SUM / agents)
+    return np.array([saturated(value * value, SQUARE_SUM / agents) for value in values])
 
 
 def gap(square: float, agents: int) -> float:

@@ -99,8 +99,6 @@ def bitmap_words(length: int) -> int:
     return -(-length // 64)
 
 
-def saturated(values: FloatArray | float, bound: float) -> FloatArray:
+def saturated(value: float, bound: float) -> float:
     """Within ±bound, silently; what is no number is zero."""
-    array = np.asarray(values, dtype=float)
-    answer: FloatArray = np.where(array == array, np.minimum(np.maximum(array, -bound), bound), 0.0)
-    return answer
+    return min(max(value, -bound), bound) if value == value else 0.0

@@ -7,14 +7,16 @@ takes them only if all do.
 c stays with the agents. h and s follow from what everybody opened, bit by bit.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from atdm.crypto.keys import digest, open_sealed, seal
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, Descent, Status
-from atdm.kernel.design import REFERENCE_TEMP, Inputs
+from atdm.kernel.design import COEFFICIENTS, INPUTS, REFERENCE_TEMP, Inputs
 from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
@@ -46,8 +48,7 @@ def unpack_sealed(data: bytes, plan: Plan, size: int) -> Sealed:
     sizes = [number_count(plan), size, size, SALT_WORDS]
     if len(data) != 8 * sum(sizes):
         raise RunAborted(DEVIATES)
-    values = np.frombuffer(data, dtype="<f8").astype(np.float64)
-    numbers, weights, previous, salt = np.split(values, np.cumsum(sizes)[:-1])
+    numbers, weights, previous, salt = split(np.frombuffer(data, dtype="<f8").astype(np.float64), sizes)
     if not (np.isfinite(weights).all() and np.isfinite(previous).all()):
         raise RunAborted(DEVIATES)
     return Sealed(numbers, weights, previous, salt)
@@ -95,8 +96,8 @@ def verify(
         converged=converged,
     )  # fmt: skip
     estimate = estimate_of(span, inputs, found, gap, reached)
-    theirs = np.split(sealed.numbers, np.cumsum([*coefficient_sizes(plan), len(METRICS)]))
-    mine = np.split(numbers_of(estimate), np.cumsum([*coefficient_sizes(plan), len(METRICS)]))
+    sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE)]
+    mine, theirs = split(numbers_of(estimate), sizes), split(sealed.numbers, sizes)
     pairs = [(own_alpha, alpha), (own_weights, sealed.weights), *zip(mine[1:-1], theirs[1:-1], strict=True)]
     pairs.append((mine[-1][1:2], theirs[-1][1:2]))  # rss
     if not all(_close(*pair) for pair in pairs) or (mine[-1][[0, 2, 3, 4]] != theirs[-1][[0, 2, 3, 4]]).any():
@@ -107,11 +108,12 @@ def verify(
 
 def _close(mine: FloatArray, theirs: FloatArray, within: float = VERIFY) -> bool:
     """Norm-wise; numbers that do not exist (R² of a constant series) must be missing on both sides."""
-    known = ~np.isnan(mine)
-    if (known == np.isnan(theirs)).any():
-        return False
-    apart, size = (mine - theirs)[known], mine[known]
-    return bool(apart @ apart <= within**2 * (size @ size))
+    apart, known = mine - theirs, ~np.isnan(mine)
+    if not known.all():
+        if (known == np.isnan(theirs)).any():
+            return False
+        apart, mine = apart[known], mine[known]
+    return bool(apart @ apart <= within**2 * (mine @ mine))
 
 
 def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
@@ -123,9 +125,14 @@ def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
         raise RunAborted("the weights do not add up to one: a participant altered a sum")
 
 
+def split(values: FloatArray, sizes: Iterable[int]) -> list[FloatArray]:
+    """Consecutive parts of these sizes."""
+    return [values[first:end] for first, end in pairwise(accumulate(sizes, initial=0))]
+
+
 def coefficient_sizes(plan: Plan) -> list[int]:
-    """Of α, β, γ, θ and occ."""
-    return [plan.order, plan.order + 1, plan.order + 1, plan.order + 1, plan.period]
+    """Of α, what lags of each input are multiplied by, and occ."""
+    return [plan.order, *[plan.order + 1] * len(INPUTS), plan.period]
 
 
 def released_words(
@@ -166,12 +173,15 @@ class Released:
 
 def unpack_release(plan: Plan, values: FloatArray) -> Released:
     sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan.length)]
-    *parts, measured, single, bitmap, rest = np.split(values[:-SALT_WORDS], np.cumsum(sizes))
-    alpha, beta, gamma, theta, occupancy = parts
-    load, state = np.split(rest, 2)
+    rows, odd = divmod(len(values) - sum(sizes) - SALT_WORDS, 2)
+    if rows < 0 or odd:
+        raise PeerError("the release is of an impossible length")
+    *parts, measured, single, bitmap, load, state = split(values, [*sizes, rows, rows])
+    coefficients = Coefficients(**dict(zip(COEFFICIENTS, parts, strict=True)))
     ridge, rss, residual, iterations, status = single.tolist()
-    if not all(np.isfinite(part).all() for part in (*parts, single, rest)) or not 0 <= int(status) < len(STATUSES):
-        raise PeerError("the release has numbers that are none")
+    finite = all(np.isfinite(part).all() for part in (*parts, single, load, state))
+    if not finite or not 0 <= int(status) < len(STATUSES):
+        raise PeerError("the release has numbers that are not finite, or an unknown status")
     bits = np.unpackbits(np.ascontiguousarray(bitmap).view(np.uint8), bitorder="little")[: plan.length]
     kept = window(plan)[bits.astype(bool)]
     if len(kept) != len(state):
@@ -181,7 +191,7 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
         metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
     return Released(
         estimate=Estimate(
-            coefficients=Coefficients(alpha=alpha, beta=beta, gamma=gamma, theta=theta, occupancy=occupancy),
+            coefficients=coefficients,
             state=state, rss=rss, ridge=ridge, solver_residual=residual, iterations=int(iterations),
             status=STATUSES[int(status)], metrics=metrics,
         ),

@@ -15,11 +15,11 @@ Rule 3: what leaves is on the account before (`_ask`), by the hash of everything
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.errors import DataError, PeerError, RunAborted
@@ -109,14 +109,8 @@ class BlindPart(Part):
         self.asked: Ask | None = None  # None: waiting for the group secret
         self.question = b""  # hash of everything the next answer depends on, from the rows kept on
         self.days: tuple[int, ...] = ()  # UTC days of the kept rows
-        self._weight = float("nan")
         self._consented: Consented | None = None
         self._first: list[Message] = []  # of the leader, before its part of the release
-
-    @property
-    def weight(self) -> float:
-        """ξ_i. It never leaves the agent; a simulation may read it because it owns all agents."""
-        return self._weight
 
     # The run
 
@@ -130,6 +124,7 @@ class BlindPart(Part):
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
+        del readings  # they are on the account; a process may hold ten thousand agents
         opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "open")
         span, inputs = self._once(self._public, opened)
         own = OwnSeries.build(x, span.design)
@@ -140,7 +135,7 @@ class BlindPart(Part):
         most = plan.totals_for(self.session.run.owners)
         while not done and scale > 0 and len(span) < most:
             found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
-            p, values = step_values(found, own, self.parts, x, ladder.ridge, scale, agents, plan.clip)
+            p, values = step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
             residual = gap(opened["squares"][0], agents)  # of the span before this total, which is used all the same
@@ -157,7 +152,7 @@ class BlindPart(Part):
             span, self.parts = larger, np.append(self.parts, p)
 
         for _ in range(MOST_SIGNS):
-            span = replace(span, ridge=ladder.ridge)
+            span = span.with_ridge(ladder.ridge)
             found = self._once(look, span, plan.tolerance, ladder.rungs())
             values = signs_values(found, own, self.parts, ladder.ridge, agents)
             opened = yield Ask("signs", signs_layout(agents, ladder.moves), values, "signs")
@@ -173,11 +168,11 @@ class BlindPart(Part):
         else:
             sealed = yield from self._unsealed(span)
         estimate = self._once(verify, sealed, found.descent, span, inputs, plan, residual, reached, agents)
-        words = released_words(sealed, plan, self.kept, inputs.load, estimate.state)
-        self._weight = float(self.parts @ sealed.weights)
+        self.weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
-        yield Ask("release", RELEASE, {"words": words}, "release")
+        words = {"words": released_words(sealed, plan, self.kept, inputs.load, estimate.state)}
+        yield Ask("release", RELEASE, words, "release")
 
     # Before the first reading leaves
 
@@ -185,7 +180,7 @@ class BlindPart(Part):
         """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
-        self.kept = rows[missing == 0]
+        self.kept = rows[missing == 0] if missing.any() else rows
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
@@ -280,7 +275,9 @@ class BlindPart(Part):
 
     def _go_on(self, opened: Opened) -> list[Message]:
         try:
-            return self._ask(self._script.send(opened))
+            ask = self._script.send(opened)
+            opened.clear()  # used up, and not to be kept until the next message comes
+            return self._ask(ask)
         except PeerError as error:  # the total was accepted: what follows from it cannot be ignored
             raise RunAborted(str(error)) from None
         except (DataError, np.linalg.LinAlgError):
@@ -305,8 +302,9 @@ class BlindPart(Part):
         if ask.kind is not None:
             self._book(ask.phase, ask.kind)
         if ask.phase == "release":
-            return self._release(ask.values["words"])
+            return self._release(ask.values.pop("words"))
         words = self._veil.wrap(ask.phase, ask.layout, ask.values)
+        ask.values.clear()  # as above
         return [Masked(run=self.session.run.id, step=self.step, phase=ask.phase, words=words)]
 
     def _release(self, released: FloatArray) -> list[Message]:
@@ -363,5 +361,6 @@ class BlindPart(Part):
 
 
 def add(span: Span, opened: Opened, ridge: float) -> Span | None:
-    larger = span.add(opened["total"], float(opened["one"][0]), opened["gram"])
-    return replace(larger, ridge=ridge) if np.linalg.cond(larger.gram) <= ILL_CONDITIONED else None
+    larger = span.with_ridge(ridge).add(opened["total"], float(opened["one"][0]), opened["gram"])
+    smallest, *_, largest = dsyev(larger.gram, compute_v=0)[0].tolist()
+    return larger if largest <= ILL_CONDITIONED * smallest else None

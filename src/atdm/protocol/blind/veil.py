@@ -22,13 +22,16 @@ from atdm.types import FloatArray, UInt64Array
 class Veil:
     """One agent's end of the veiled sums of a run."""
 
+    phase: str  # of the sum that was wrapped last,
+    layout: Layout
+    veiled: bool
+
     def __init__(self, session: Session, group: bytes, host: Host) -> None:
         run = session.run
         self._session, self._host = session, host
         self._stream = Stream(derive(group, "veil and check keys", run.id, run.company_hash))
         self._group = digest("group", group)  # tells agents of one host apart that were sealed different secrets
         self.context = digest("blind context", run.id)
-        self.phase, self.layout, self.veiled = "", Layout(()), True
 
     def wrap(self, phase: str, layout: Layout, values: dict[str, FloatArray], *, veiled: bool = True) -> bytes:
         """This agent's words of the next sum, as they leave; the release alone has no veil."""
