@@ -1,5 +1,7 @@
 """The constrained estimate of Eq. (2): least squares where that is physical, and physical in any case."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from atdm.kernel.thermal import one_step
 from atdm.model.calendar import Calendar
 from atdm.model.diagnostics import roots, steady_gains, step_response
 from atdm.model.physical import Limits, _least_distance, _OneStep, alpha_of_roots, estimate_physical
+from atdm.model.refinement import refine
 
 STEP_HOURS = 1.0
 
@@ -127,3 +130,19 @@ def test_a_day_type_the_rows_do_not_have_is_like_all_days():
     weekdays = rows[typed.phase[rows] < 24]
     found = estimate_physical(typed, state, 1, calendar, rows=weekdays)
     assert found.occupancy[24:] == pytest.approx(found.occupancy[:24])
+
+
+@pytest.mark.parametrize("still", ["load", "outdoor", "solar"])
+@pytest.mark.parametrize("refined", [False, True])
+def test_an_input_that_never_changes_does_no_harm(still, refined):
+    """Weather of one value, a constant load, or the same sun every day: nothing to tell it from the season."""
+    inputs, state, calendar, _ = made(7)
+    flat = np.full(len(inputs), 0.1) if still != "solar" else 0.1 * inputs.phase
+    quiet = replace(inputs, **{still: flat})
+    for order in (1, 2, 3):
+        found = estimate_physical(quiet, state, order, calendar)
+        if refined:
+            found = refine(found, quiet, state, calendar, len(quiet))
+        assert rules_kept(found, 24)
+        predicted, actual = one_step(found, quiet, state, 0, quiet.train)
+        assert np.abs(predicted - actual).std() < actual.std()

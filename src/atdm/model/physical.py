@@ -37,6 +37,7 @@ FASTEST_STEPS = 0.1  # shortest, in steps: its root is exp(−10), a mode that i
 APART = 0.1  # least distance of two time constants, in their logarithm: equal roots are complex to a computer
 PULL = 1.0  # days
 LOOSE = 1e-9  # share of a column's square added to it: inputs that hardly differ share what they explain
+DUST = 1e-12  # share of a column's square below which what the season leaves of it is rounding
 STARTS = ((200.0, 3.0, 0.5), (40.0, 1.0, 0.25))  # time constants the search starts from, beside least squares' own [h]
 FINE = 1e-5  # step of a derivative, in the logarithm of a time constant
 LEAST_ROWS = 8  # rows that follow each other, for each lag of an input
@@ -146,7 +147,7 @@ class _OneStep:
         within = columns - season_of(columns, counts, phase, calendar.season, weights)[phase]
         scaled = columns if weights is None else columns * weights[:, None]
         gram = scaled.T @ within  # I − S is symmetric: the squares that the penalised season leaves
-        gram = (gram + gram.T) / 2
+        gram = without_dust((gram + gram.T) / 2, np.einsum("ij,ij->j", scaled, columns))
         day = max(1, round(24 / calendar.step_hours))
         turn = turned(gram[order + 1 :, order + 1 :])
         return cls(order=order, gram=gram, turn=turn, counts=counts, limits=limits, day=day)
@@ -248,7 +249,8 @@ def impulse_response(alpha: FloatArray, steps: int) -> FloatArray:
 def _rules(alpha: FloatArray, day: int, limits: Limits) -> tuple[FloatArray, FloatArray]:
     """rule @ (β, γ, θ) ≥ bound for Rules 2 to 4, each row scaled to its largest number."""
     m1, lasting = len(alpha) + 1, 1.0 - float(alpha.sum())
-    settle = np.concatenate([np.zeros(m1), np.cumsum(impulse_response(alpha, day + 1))])
+    last = max(day - 1, m1)  # the day's last step, as model/diagnostics.py has it
+    settle = np.concatenate([np.zeros(m1), np.cumsum(impulse_response(alpha, last + 1))])
 
     def after(steps: int) -> FloatArray:
         """Response so many steps after a step of an input: this times its lags' numbers."""
@@ -261,16 +263,16 @@ def _rules(alpha: FloatArray, day: int, limits: Limits) -> tuple[FloatArray, Flo
     one = np.ones(m1)
     lowest, highest = limits.load_gain
     cold, warm = limits.outdoor_gain
-    early = sorted({*range(m1 + 1), day // 4, day})
-    rows: list[tuple[FloatArray, float]] = [(of("load", after(k)), 0.0) for k in early if k <= day]
+    early = sorted({*range(m1 + 1), day // 4, last})
+    rows: list[tuple[FloatArray, float]] = [(of("load", after(k)), 0.0) for k in early if k <= last]
     rows.append((of("load", one), lowest * lasting))
     if np.isfinite(highest):
         rows.append((of("load", -one), -highest * lasting))
     rows += [
         (of("outdoor", one), cold * lasting),
         (of("outdoor", -one), -warm * lasting),
-        (of("outdoor", after(day)), 0.0),
-        (of("solar", after(day)), 0.0),
+        (of("outdoor", after(last)), 0.0),
+        (of("solar", after(last)), 0.0),
     ]
     rule, bound = np.stack([r for r, _ in rows]), np.array([b for _, b in rows])
     scale = np.abs(rule).max(axis=1)
@@ -288,6 +290,12 @@ def _least_distance(rule: FloatArray, bound: FloatArray) -> FloatArray:
     return answer
 
 
+def without_dust(gram: FloatArray, whole: FloatArray) -> FloatArray:
+    """A form without the columns of which the season leaves nothing but rounding; whole: their squares before."""
+    kept = np.diag(gram) > DUST * whole
+    return np.where(np.outer(kept, kept), gram, 0.0)
+
+
 def _sizes(square: FloatArray) -> FloatArray:
     """Norms of the columns; one where a column is zero."""
     size = np.sqrt(np.maximum(np.diag(square), 0.0))
@@ -295,6 +303,6 @@ def _sizes(square: FloatArray) -> FloatArray:
 
 
 def _cholesky(square: FloatArray, size: FloatArray) -> FloatArray:
-    """L of a form whose columns are scaled to unit norm, loosened so that it has one."""
-    loosened = square / np.outer(size, size) + LOOSE * np.eye(len(size))
-    return np.asarray(np.linalg.cholesky(loosened), dtype=np.float64)
+    """L of a form whose columns are scaled to unit norm, loosened so that it has one whatever the rounding."""
+    values, vectors = np.linalg.eigh(square / np.outer(size, size))
+    return np.asarray(np.linalg.cholesky((vectors * (values.clip(min=0.0) + LOOSE)) @ vectors.T), dtype=np.float64)

@@ -14,7 +14,16 @@ from atdm.kernel.design import INPUTS, Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import TYPES, Calendar
 from atdm.model.horizons import origins_in, rolling_errors
-from atdm.model.physical import PULL, Limits, Squares, constrained, impulse_response, log_times, search_roots
+from atdm.model.physical import (
+    PULL,
+    Limits,
+    Squares,
+    constrained,
+    impulse_response,
+    log_times,
+    search_roots,
+    without_dust,
+)
 from atdm.types import FloatArray, IntArray
 
 HORIZON_HOURS = (1, 3, 6, 12, 24)  # beside one step
@@ -168,7 +177,7 @@ class _Runs:
 
     def squares(self, alpha: FloatArray) -> Squares:
         gram, tie, own = self._system(alpha)
-        left = gram - tie.T @ np.linalg.solve(own, tie)
+        left = without_dust(gram - tie.T @ np.linalg.solve(own, tie), np.diag(gram))
         return Squares(total=float(left[0, 0]), cross=left[1:, 0], inner=left[1:, 1:])
 
     def season(self, alpha: FloatArray, gains: FloatArray) -> FloatArray:
