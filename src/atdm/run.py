@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
+from html import escape
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time_ns
@@ -26,7 +27,7 @@ from atdm.data.probe import windows_of
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
-from atdm.kernel.design import Inputs, lagged_rows, parameter_count
+from atdm.kernel.design import LAGGED, SYMBOLS, UNITS, Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.kernel.thermal import Metrics
 from atdm.model.calendar import Calendar
@@ -100,7 +101,7 @@ class Cost:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Fit:
     """A fitted model, how well it fits, who learned what, and what it cost.
 
@@ -175,6 +176,24 @@ class Fit:
     load_kind: LoadKind = "heat"
     holidays: frozenset[date] = frozenset()
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what was asked for once
+
+    def __repr__(self) -> str:
+        first, last, test = self.state.index[0], self.state.index[-1], self.metrics["test"]["free_run"]
+        return (
+            f"Fit: protocol {self.protocol}, {self.weighting} weights, {self.agents} agents, {self.status}\n"
+            f"  {len(self.state)} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC\n"
+            f"  order {self.model.order}; test rows in free run: R² {test['r2']:.4f}, RMSE {test['rmse']:.3f} K\n"
+            "  .chosen is the model to use, .horizons how good it is, .ledger who learned what"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: these lines, and the coefficients by lag."""
+        values = {name: getattr(self.model.coefficients, name) for name in LAGGED}
+        table = pd.DataFrame(
+            {f"{SYMBOLS[name]} [{UNITS[name]}]": [np.nan, *v] if name == "alpha" else v for name, v in values.items()},
+            index=pd.Index([f"t−{m}" for m in range(self.model.order + 1)], name="lag"),
+        )
+        return f"<pre>{escape(repr(self))}</pre>{table.to_html(na_rep='', float_format='{:.5f}'.format)}"
 
     @property
     def converged(self) -> bool:

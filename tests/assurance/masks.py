@@ -56,7 +56,7 @@ def key_of(pair: tuple[int, int]) -> bytes:
 def listed(keys: dict[tuple[int, int], Words]) -> Iterator[None]:
     """The real masks with keystreams from lists."""
     real, by_key = prg._open, {key_of(pair): words for pair, words in keys.items()}
-    prg._open = lambda key: Listed(by_key[key])  # type: ignore[assignment,return-value]
+    prg._open = lambda key, *_: Listed(by_key[key])  # type: ignore[assignment,return-value]
     try:
         yield
     finally:

@@ -45,7 +45,7 @@ def test_fractional_bits_is_the_largest_that_fits(agents, bound, budget):
 
 
 @pytest.mark.parametrize(
-    "bound, expected",  # SECURITY.md §3: K = 10, 64, 1000, 10 000
+    "bound, expected",  # K = 10, 64, 1000, 10 000
     [(100.0, (53, 50, 46, 43)), (1e4, (46, 43, 39, 36)), (500.0, (50, 48, 44, 40)), (2.5e5, (41, 39, 35, 31))],
 )
 def test_fractional_bits_match_the_published_table(bound, expected):

@@ -4,6 +4,7 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.errors import DataError, UsageError
+from tests.clusters import tiny
 
 
 def frames(rows=96, agents=("a1", "a2", "b1")):
@@ -174,3 +175,22 @@ def test_every_agent_needs_one_owner(owner):
 
 def test_one_agent_is_a_cluster_too():
     assert Cluster.from_frames(*frames(agents=("only",))).agents == ("only",)
+
+
+def test_long_tables_give_the_cluster_of_wide_frames():
+    wide = tiny(3, agents=5, rows=60)
+    zones = pd.concat(
+        pd.DataFrame({"time": wide.time, "agent": name, "indoor_temp_c": wide.temperature[name].to_numpy(),
+                      "load_kw": wide.load[name].to_numpy(), "building": f"house of {name}"})
+        for name in wide.agents
+    )  # fmt: skip
+    weather = wide.weather.reset_index(names="time")
+    long = Cluster.from_frames(zones, weather)
+    assert long.agents == wide.agents and set(long.owner) == {f"house of {name}" for name in wide.agents}
+    np.testing.assert_array_equal(long.temperature, wide.temperature)
+    np.testing.assert_array_equal(long.load, wide.load)
+    np.testing.assert_allclose(long.solar, wide.solar, rtol=1e-15)
+    with pytest.raises(DataError, match="weather: has no column solar_w_m2"):
+        Cluster.from_frames(zones, weather.drop(columns="solar_w_m2"))
+    with pytest.raises(DataError, match="has two rows"):
+        Cluster.from_frames(pd.concat([zones, zones[:1]]), weather)

@@ -157,7 +157,7 @@ def test_a_table_of_several_homes_is_refused(tmp_path):
     path, _ = write(tmp_path)
     with pytest.raises(DataError, match="holds readings of a, b, c: give one home's own file"):
         open_source(str(path)).rows()
-    with pytest.raises(DataError, match="this identity is a's: give its own file alone"):
+    with pytest.raises(DataError, match="this agent is a: give a file with its own readings only"):
         open_source(str(path), agent="a").rows()
 
 

@@ -434,8 +434,8 @@ def test_an_owner_who_allows_equal_weights_only_is_out_of_a_fitted_run_with_that
 @pytest.mark.parametrize(("weights", "says"), [
     ("fitted", "2 of 4 agents answered and 2 are in on the same days: a company needs 3 owners and two thirds of the "
                "roster; wait for more, or choose other days"),
-    ("equal", "no day of the window can be summed, too few homes are in or it was given up: wait for more, or choose "
-              "other days"),
+    ("equal", "no day of the window can be summed: on each too few homes are in, or it was given up because homes were "
+              "out; wait for more homes, or choose other days"),
 ])  # fmt: skip
 def test_too_few_agents_are_refused_in_one_line_and_nothing_is_settled(tmp_path, weights, says):
     theatre = Theatre(tmp_path, weights=weights)

@@ -85,7 +85,7 @@ def test_running_agents_read_on_and_rows_that_are_known_are_not_asked_for_again(
             (first,) = await theatre.watch(server.url, model)
             write_data(theatre.stage, theatre.cluster)
             (second,) = await theatre.watch(server.url, model)
-            with pytest.raises(UsageError, match="all rows that are over have been collected"):
+            with pytest.raises(UsageError, match="all rows up to now have been collected"):
                 await theatre.watch(server.url, model)
             return first, second, pd.Series({name: seat.agent.weight for name, seat in seats.items()})
 
@@ -139,8 +139,8 @@ def test_under_a_fits_weights_the_whole_company_is_needed_and_equal_ones_go_on_w
     with theatre.stage.server() as server:
         refused, found = asyncio.run(play())
     assert refused == (
-        f"rows under the weights of a fit need its whole company, {AGENTS} agents; without {gone}: collect with equal "
-        "weights, or fit again"
+        f"rows under the weights of a fit need its whole company, {AGENTS} agents; no answer from {gone}: collect with "
+        "equal weights, or fit again"
     )
     assert found.out == {gone: "no answer"}
     # no row within six hours of the midnight at which the company changed

@@ -194,7 +194,7 @@ def test_observed_rows_are_kept_in_a_table_that_grows(deployment):
     np.testing.assert_allclose(observed["load_kw"], cluster.load.iloc[-LATER:].sum(axis=1), atol=1e-6)
     for code, out, err in (third, other):
         assert code == 2 and out == "" and len(err.strip().splitlines()) == 1
-    assert "all rows that are over have been collected" in third[2] and "the model has equal weights" in other[2]
+    assert "all rows up to now have been collected" in third[2] and "fitted with equal weights" in other[2]
 
 
 def test_a_forecast_goes_on_from_the_last_rows_observed(deployment, tmp_path):
@@ -261,7 +261,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
         (["enroll", "aggregator", authority], 2, "must be somebody else"),
         (["enroll", "roster", authority, "-o", roster], 2, "collect them"),
         (["enroll", "roster", authority, "-o", roster, "--since", "soon"], 2, "write a time such as"),
-        ([*own, "tls://127.0.0.1:1"], 1, "this identity is a's: give its own file alone"),
+        ([*own, "tls://127.0.0.1:1"], 1, "this agent is a: give a file with its own readings only"),
         ([*own, "tls://x:1", "--data", zones], 2, "sources of readings: give one for each"),
         (bare, 2, "Missing option '-o'"),
         ([*bare, "-o", zones], 2, "it is a file"),

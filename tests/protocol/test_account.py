@@ -1,4 +1,4 @@
-"""The rules of the account and of companies (DESIGN §5.4): at their edges, against a model of them, and by what an
+"""The rules of the account and of companies (docs/spec.md §6): at their edges, against a model of them, and by what an
 adversary could subtract after months of lies."""
 
 import random
@@ -28,7 +28,7 @@ from atdm.protocol.session import make_keys, make_ready
 from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
 from tests.protocol.world import Ram
 
-# The model: what DESIGN §5.4 says of one home, in sets and dictionaries
+# The model: what docs/spec.md §6 says of one home, in sets and dictionaries
 
 
 class Record:

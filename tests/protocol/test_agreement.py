@@ -77,3 +77,9 @@ def test_float_masks_reproduce_the_papers_arithmetic_and_its_rounding():
 def test_the_exact_constraint_is_refused_where_it_cannot_be_private(protocol):
     with pytest.raises(UsageError, match="ridge"):
         fit(tiny(0), protocol, nonnegative="exact")
+
+
+def test_a_fit_is_shown_in_a_few_lines_and_as_a_table():
+    found = fit(tiny(0), "plain", order=2)
+    assert len(repr(found).splitlines()) == 4 and "protocol plain" in repr(found) and "array(" not in repr(found)
+    assert found._repr_html_().count("<tr") == 2 + 3 and "β [K/kW]" in found._repr_html_()

@@ -57,7 +57,7 @@ def test_without_limits_it_raises_the_ridge_as_plain_does_and_equals_it_there(se
 @pytest.mark.parametrize("name", CLUSTERS)
 @pytest.mark.parametrize("weights", [False, "ridge"])
 def test_by_default_it_forecasts_as_plain_does_at_the_ridge_used(name, weights, request):
-    """The line of DESIGN §10: five totals, ten messages, R² within 2e-3 or, by ridge, 6e-3."""
+    """Five totals, ten messages, R² within 2e-3 or, by ridge, 6e-3."""
     cluster = request.getfixturevalue(name)
     private = fit(cluster, nonnegative=weights)
     plain = fit(cluster, "plain", ridge=private.ridge, nonnegative=False)

@@ -20,7 +20,7 @@ SHORT, LONG = range(30), range(30, 530)
 
 
 def assert_is_the_plain_fit(outcome: Outcome, cluster: Cluster) -> None:
-    """Coefficients within 3e-4, the bound of DESIGN for `blind`, of what a trusted centre finds."""
+    """Coefficients within 3e-4, the bound for `blind`, of what a trusted centre finds."""
     expected = fit(cluster, "plain", order=1, ridge=20.0, nonnegative=False).model
     found = outcome.estimate.coefficients
     for name in ("alpha", "beta", "gamma", "theta"):

@@ -86,7 +86,7 @@ def test_fit_writes_what_the_other_commands_read(files, tmp_path):
     [
         (["--comfort", "21:17", "--initial", "19,19"], "first number must be below"),
         (["--comfort", "warm", "--initial", "19,19"], "write LOW:HIGH"),
-        (["--comfort", "17:21"], "--initial"),
+        (["--comfort", "17:21"], "stamps of the weather \\(initial\\)"),
         (["--comfort", "17:21", "--initial", "19,19", "--price", "nowhere.csv"], "no such file"),
     ],
 )

@@ -110,13 +110,13 @@ def test_a_load_beyond_training_is_said(world):
     ("change", "words"),
     [
         (lambda w: {"initial": [20.0] * 9}, "stamps of the weather"),
-        (lambda w: {"initial": None}, "--initial"),
+        (lambda w: {"initial": None}, "stamps of the weather \\(initial\\)"),
         (lambda w: {"initial": w.fit.test}, "no aggregate temperature at"),
         (lambda w: {"weather": w.weather.drop(w.weather.index[30])}, "do not follow"),
         (lambda w: {"start": "2030-01-01"}, "rows of weather and load"),
         (lambda w: {"start": "soon"}, "time stamp"),
         (lambda w: {"start": str(w.weather.index[5] + pd.Timedelta("10min"))}, "no such row, next is"),
-        (lambda w: {"horizon": pd.Timedelta("9000D")}, "shorten --horizon"),
+        (lambda w: {"horizon": pd.Timedelta("9000D")}, "shorten the horizon"),
         (lambda w: {"truth": w.fit.state.shift(freq="900D")}, "no value in the forecast"),
     ],
 )

@@ -41,19 +41,22 @@ def agent(
     ] = [],  # noqa: B006 - typer copies it
     source: Annotated[list[str], typer.Option(help=f"{SPEC}; one for each identity.")] = [],  # noqa: B006 - as above
     state: Annotated[
-        list[Path], typer.Option(help="Folder where the agent records what it released; in its identity if not given.")
+        list[Path],
+        typer.Option(help="Folder where the agent records what it released; `state` beside its keys if not given."),
     ] = [],  # noqa: B006 - as above
     signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
     protocol: Annotated[
         list[str],
-        typer.Option(help="What it takes part in; others show the aggregator more. Repeat for more."),
+        typer.Option(help="Protocol to take part in; others than blind show the aggregator more. Repeat for more."),
     ] = ["blind"],  # noqa: B006 - as above
     weights: Annotated[
         WeightsName,
         typer.Option(help="Equal weights only, or also fitted ones, whose claim is weaker: docs/protocols.md."),
     ] = "equal",
     dither: Dither = 0.1,
-    quantum: Annotated[float | None, typer.Option(help="Resolution of the sensor in °C, if not from the data.")] = None,
+    quantum: Annotated[
+        float | None, typer.Option(help="Step of the sensor in °C; found in the readings if not given.")
+    ] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
     days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which its weights may be used.")] = 92,
@@ -69,8 +72,10 @@ def agent(
 
 @app.command()
 def account(
-    state: Annotated[Path, typer.Argument(help="State folder of an agent; NAME/state where --state was not given.")],
-    roster: Annotated[Path | None, typer.Option(help="roster.json, to name those it took part with.")] = None,
+    state: Annotated[
+        Path, typer.Argument(help="State folder of an agent; without --state the folder `state` beside its keys.")
+    ],
+    roster: Annotated[Path | None, typer.Option(help="roster.json, to show the others by name.")] = None,
     as_json: Json = False,
 ) -> None:
     """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""

@@ -61,7 +61,12 @@ ASKING = Group({
 def aggregator(
     config: Annotated[AggregatorConfig, ASKING],
     weather: WeatherOption,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results; rows are released once.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Folder for the results; agents give a row four times at most, so keep it."
+        ),
+    ],
     options: Annotated[FitOptions, FITTED.but(weights="equal")],
     declared: Annotated[Format, DECLARED.only("timezone", "sort", "delimiter", "decimal")],
     live: Shown,
@@ -72,7 +77,9 @@ def aggregator(
     ] = None,
     write_anyway: Annotated[
         bool,
-        typer.Option("--write-anyway", help="Exit with 0 also where the descent did not converge."),
+        typer.Option(
+            "--write-anyway", help="Exit with 0 even if the descent did not converge; results are written either way."
+        ),
     ] = False,
     events: Annotated[
         Path | None, typer.Option(help="File to append what happens to, as the live page shows it: JSON lines.")
@@ -87,7 +94,7 @@ def aggregator(
         )  # fmt: skip
     else:
         asked, sky = read_plan(plan), weather_from(weather, declared)
-    check_folder(output)  # rows are released once: not before they can be written down
+    check_folder(output)  # agents give a row a few times only: ask for none before the folder can be written
     with watching(live.ui, live.linger, events, log_line) as watch:
         result = aggregate(config, asked, sky, watch.say, watch.report)
         finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
@@ -103,11 +110,11 @@ def observe(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Table that grows; observed.csv beside the model by default.")
     ] = None,
-    end: Annotated[str | None, typer.Option(help="Last time stamp; the last that is over if not given.")] = None,
+    end: Annotated[str | None, typer.Option(help="Last time stamp; the last row that has ended if not given.")] = None,
     back: Annotated[str, typer.Option(help="For how long to ask again for rows that some agent lacked.")] = BACK,
     weights: Annotated[
         WeightsName | None,
-        typer.Option(help="Equal, or fitted (those of the model); the model's own way if not given."),
+        typer.Option(help="Equal, or fitted (those of the model); as the model was fitted if not given."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
     patience: Annotated[str, typer.Option(help="How long a silent home is waited for before it is left out.")] = "24h",
@@ -127,7 +134,7 @@ def observe(
         try:
             write_file(target, with_rows(target, found.table).to_csv())
         except AtdmError:
-            show(found.as_dict())  # released once for ever: better here than nowhere
+            show(found.as_dict())  # agents may not give these rows again: print what cannot be written
             raise
         show(found.as_dict()) if as_json else out.print(observation_text(found, target), highlight=False)
 
@@ -150,11 +157,11 @@ def rehearse(
     agents_per_process: Annotated[int, typer.Option(help="Agents in one process.")] = AGENTS_PER_PROCESS,
     dither: Dither = 0.1,
     least_agents: LeastAgents = 10,
-    observe: Annotated[int, typer.Option(help="Keep so many last rows out of the fit, then observe them.")] = 0,
+    observe: Annotated[int, typer.Option(help="Keep this many rows at the end out of the fit, then observe them.")] = 0,
     by: By = "zone",
     as_json: Json = False,
 ) -> None:
-    """The whole deployment on this machine: server, enrolment, agents in processes; beside `atdm fit`."""
+    """The whole deployment on this machine: server, enrolment, agents in processes; compared with `atdm fit`."""
     cluster = read(zones, weather, by, declared)
     check_folder(output)
     with watching(live.ui, live.linger, None, log_line) as watch:

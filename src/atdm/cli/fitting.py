@@ -103,8 +103,8 @@ def check(
     source: Annotated[str | None, typer.Option(help=f"One home's readings instead of zones. {SPEC}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Data quality before anything leaves; exits with 1 when it would be refused: a cluster by a fit, a home's own file
-    or source by agents."""
+    """Data quality before anything is sent; exits with 1 if a fit would refuse the cluster, or an agent its own home's
+    file or source."""
     if source is not None:
         home, weather = open_source(source, sourced.given(), declared=declared), weather or zones
         found = quality(home, weather, **asdict(declared))
@@ -128,7 +128,7 @@ def select(
     output: Output = None,
     as_json: Json = False,
 ) -> None:
-    """How the model to use was chosen on the training rows of what was released; then its test part, once."""
+    """How the model to use was chosen on the training rows of the released series; then its test part, once."""
     cluster = read(zones, weather, by, declared)
     check_folder(output)
     days = days_of(holidays, cluster.time)

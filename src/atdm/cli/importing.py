@@ -64,45 +64,51 @@ def tables(
     outdoor_unit: Annotated[str | None, typer.Option(help="°C, °F, K, 0.1°C.")] = None,
     solar_unit: Annotated[str | None, typer.Option(help="W/m², kW/m², Wh/m², J/cm², …")] = None,
     load_kind: Annotated[
-        Literal["interval", "counter"] | None, typer.Option(help="Energy is that of each interval, or a counter.")
+        Literal["interval", "counter"] | None,
+        typer.Option(help="Whether energy is that of each interval, or a counter."),
     ] = None,
     interval: Annotated[str | None, typer.Option(help="Time that one value of energy is for, e.g. 30min.")] = None,
     time_format: Annotated[
-        str | None, typer.Option(help="Of the stamps: 'DD.MM.YYYY HH:mm', 'MM/DD/YYYY hh:mm AM/PM', 'epoch s'.")
+        str | None, typer.Option(help="Format of the stamps: 'DD.MM.YYYY HH:mm', 'MM/DD/YYYY hh:mm AM/PM', 'epoch s'.")
     ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Of stamps without offset, e.g. Europe/Berlin.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="Time zone of stamps without offset, e.g. Europe/Berlin.")
+    ] = None,
     offset: Annotated[str | None, typer.Option(help="Column of the stamps' offsets from UTC.")] = None,
     label: Annotated[
-        Literal["start", "end"], typer.Option(help="A stamp is the start or the end of the interval of its value.")
+        Literal["start", "end"], typer.Option(help="Whether a stamp is the start or the end of its value's interval.")
     ] = "start",
     ambiguous: Annotated[
-        Literal["refuse", "leave out"], typer.Option(help="Rows of an hour that the clock repeats, if nothing tells.")
+        Literal["refuse", "leave out"],
+        typer.Option(help="Rows of the hour a clock change repeats, if nothing tells which."),
     ] = "refuse",
     repeated: Annotated[
-        Literal["refuse", "first", "last", "mean"], typer.Option(help="Which of several values of one stamp counts.")
+        Literal["refuse", "first", "last", "mean"], typer.Option(help="What to do with several values of one stamp.")
     ] = "refuse",
     weather_time: Annotated[str | None, typer.Option(help="As --time, of the weather.")] = None,
     weather_time_format: Annotated[str | None, typer.Option(help="As --time-format, of the weather.")] = None,
-    weather_timezone: Annotated[str | None, typer.Option(help="Of the weather, if it is another.")] = None,
+    weather_timezone: Annotated[str | None, typer.Option(help="As --timezone, of the weather, if another.")] = None,
     weather_offset: Annotated[str | None, typer.Option(help="As --offset, of the weather.")] = None,
     weather_label: Annotated[
-        Literal["start", "end"] | None, typer.Option(help="Of the weather, if it is the other.")
+        Literal["start", "end"] | None, typer.Option(help="As --label, of the weather, if the other.")
     ] = None,
-    weather_delimiter: Annotated[str | None, typer.Option(help="Of the weather; guessed if not given.")] = None,
-    weather_decimal: Annotated[str | None, typer.Option(help="Of the weather; guessed if not given.")] = None,
-    weather_encoding: Annotated[str | None, typer.Option(help="Of the weather; guessed if not given.")] = None,
+    weather_delimiter: Annotated[str | None, typer.Option(help="As --delimiter, of the weather.")] = None,
+    weather_decimal: Annotated[str | None, typer.Option(help="As --decimal, of the weather.")] = None,
+    weather_encoding: Annotated[str | None, typer.Option(help="As --encoding, of the weather.")] = None,
     weather_sheet: Annotated[str | None, typer.Option(help="As --sheet, of the weather.")] = None,
     weather_skip_rows: Annotated[int | None, typer.Option(help="As --skip-rows, of the weather.")] = None,
     step: Annotated[
-        str | None, typer.Option(help="Of the tables made, e.g. 30min; from the readings if not given.")
+        str | None, typer.Option(help="Step of the tables made, e.g. 30min; from the readings if not given.")
     ] = None,
     hold: Annotated[
         str | None, typer.Option(help="How long a reading holds until the next one; from the readings if not given.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between columns of text; guessed if not given.")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Character between columns of text; guessed if not given.")
+    ] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal mark of text; guessed if not given.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of text; guessed if not given.")] = None,
-    sheet: Annotated[str | None, typer.Option(help="Of a workbook; '*' if each sheet is a home.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of text; guessed if not given.")] = None,
+    sheet: Annotated[str | None, typer.Option(help="Sheet of a workbook; '*' if each sheet is a home.")] = None,
     skip_rows: Annotated[int | None, typer.Option(help="Lines before the header; guessed if not given.")] = None,
     missing: Annotated[list[str], typer.Option(help="A cell that means no reading, e.g. -99.9; repeat for more.")] = [],  # noqa: B006
     without: Annotated[list[str], typer.Option(help="A home that is not wanted; repeat for more.")] = [],  # noqa: B006

@@ -60,7 +60,7 @@ def audit(
     declared: Declared,
     protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
     weights: Annotated[str, typer.Option(help="Of blind: fitted, equal or all.")] = "all",
-    seed: Annotated[int, typer.Option(help="Of the agents' keys and of attacks that depend on luck.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the agents' keys and of attacks that depend on luck.")] = 0,
     by: By = "zone",
     as_json: Json = False,
 ) -> None:
@@ -106,7 +106,7 @@ def reproduce(
 @app.command()
 def bench(
     agents: Annotated[str, typer.Option(help="Numbers of agents, separated by commas.")] = "64,200,1000",
-    seed: Annotated[int, typer.Option(help="Of the synthetic cluster.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic cluster.")] = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Plot time, bytes and floor against agents: an HTML page.")
     ] = None,
@@ -115,7 +115,7 @@ def bench(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Speed, bytes and scaling on a synthetic cluster, beside the floor measured in the same run."""
+    """Speed, bytes and scaling on a synthetic cluster, beside the least time its masks can take."""
     if small:
         rows = footprint()
         show({"rows": rows}) if as_json else out.print(terminal_table(footprint_table(rows)))

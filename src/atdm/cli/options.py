@@ -29,19 +29,21 @@ WeatherOption = Annotated[Path, typer.Option("--weather", help="Table of time, o
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
 WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results that did not converge.")]
-Dither = Annotated[float, typer.Option(help="Width of the agents' secret dither, in sensor quanta (blind).")]
+Dither = Annotated[
+    float, typer.Option(help="Width of the secret noise on every reading (dither), in steps of the sensor (blind).")
+]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]
 Holidays = Annotated[
     str | None,
     typer.Option(help="Public holidays that may count as Sundays: a country or region (GB, US/IL) or a file."),
 ]
-LeastAgents = Annotated[int, typer.Option(help="Owners below which this agent takes part in no `blind` run.")]
+LeastAgents = Annotated[int, typer.Option(help="Least owners in a `blind` run: with fewer an agent stays out.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
 
 
-REVEALED = "; ".join(f"{name} {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
+REVEALED = "; ".join(f"{name}: {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
 
 
 class Group:
@@ -112,10 +114,13 @@ DECLARED = Group({
     "fill": Annotated[str, typer.Option(help="Longest gap that a home fills by itself, linearly; 0 fills nothing.")],
 })  # fmt: skip
 FITTED = Group({
-    "protocol": Annotated[ProtocolName, typer.Option(help=f"What else the aggregator learns: {REVEALED}.")],
+    "protocol": Annotated[
+        ProtocolName,
+        typer.Option(help=f"What the aggregator learns beside load, aggregate temperature and model: {REVEALED}."),
+    ],
     "order": Annotated[int, typer.Option(help="Order M of the model.")],
-    "ridge": Annotated[float, typer.Option(help="Ridge λ on the weights.")],
-    "season": Annotated[str, typer.Option(help="Length of the season, e.g. 24h.")],
+    "ridge": Annotated[float, typer.Option(help="Ridge λ: penalty on unequal weights [K²].")],
+    "season": Annotated[str, typer.Option(help="Period of the occupants' pattern, e.g. 24h.")],
     "weights": Annotated[
         WeightsName, typer.Option(help="Of the aggregate temperature: fitted by the agents, or equal (the mean).")
     ],
@@ -123,10 +128,16 @@ FITTED = Group({
         NonnegativeName,
         typer.Option(help="Fitted weights: ridge (raise λ until none is negative), exact (ξ ≥ 0) or free."),
     ],
-    "tolerance": Annotated[float, typer.Option(help="Stopping gap of the descent.")],
-    "solver_tolerance": Annotated[float, typer.Option(help="Residual at which blind stops adding totals.")],
+    "tolerance": Annotated[
+        float, typer.Option(help="The descent stops when an iteration lowers the objective by less.")
+    ],
+    "solver_tolerance": Annotated[
+        float, typer.Option(help="Relative residual of the weights at which blind asks for no further total.")
+    ],
     "train": Annotated[float, typer.Option(help="Share of the rows used for training.")],
-    "minimum_norm": Annotated[bool, typer.Option("--minimum-norm", help="Fit even where inputs are collinear.")],
+    "minimum_norm": Annotated[
+        bool, typer.Option("--minimum-norm", help="Where inputs are collinear take the smallest solution.")
+    ],
 })  # fmt: skip
 SHOWN = Group({
     "ui": Annotated[

@@ -57,7 +57,7 @@ def finish(
 ) -> None:
     if result.status is Status.NOT_CONVERGED and not write_anyway:
         raise NotConverged("the descent did not converge: raise the tolerance or the ridge, or pass --write-anyway")
-    found = diagnosis(result)  # None where a refit was shown too few rows for it
+    found = diagnosis(result)  # None where there are too few rows for one
     shown = watch is not None and watch.site is not None
     report = fit_page(result, name, cluster=cluster) if output is not None or shown else ""
     if output is not None:

@@ -20,7 +20,7 @@ from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
 from atdm.errors import UsageError
 
-COMPLETE_UP_TO = 200  # agents; below this a regular graph saves little and promises less
+COMPLETE_UP_TO = 200  # agents; up to here a regular graph would save little time and protect less
 COLLUDING = 0.33
 DROPPING = 0.10
 SIGMA = 80  # the last agent to answer can try nonces until the graph suits it: 2^40 tries are in reach, 2^80 are not
@@ -110,7 +110,8 @@ def _seed_words(seed: bytes) -> Iterator[int]:
 
 
 def _below(limit: int, words: Iterator[int]) -> int:
-    """Uniform in range(limit): words from the last, incomplete run of `limit` values would favour small results."""
+    """Uniform in range(limit): words of the last, incomplete run of `limit` values are skipped, as they
+    would favour small results."""
     complete = 2**64 - 2**64 % limit
     word = next(words)
     while word >= complete:

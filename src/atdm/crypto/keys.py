@@ -129,7 +129,7 @@ class ExchangeKey:
         roster: bytes,
         config: bytes,
     ) -> bytes:
-        """The 32-byte key of a pair, the same on both sides, and on no side that saw another run, roster or config.
+        """The 32-byte key of a pair: equal on both sides if both were shown the same run, roster and config.
 
         `ids` are the two identity keys in either order; `roster` and `config` are digests.
         """

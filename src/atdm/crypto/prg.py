@@ -150,9 +150,10 @@ def _counters(nonce: bytes, words: int) -> npt.NDArray[np.uint32]:
 
 
 def words_at(key: bytes, positions: npt.NDArray[np.int64]) -> UInt64Array:
-    """The word that belongs to each position, whichever others are asked for: half of AES-256 of the position.
+    """One pseudo-random word for each position: half of the AES-256 encryption of the position.
 
-    Equal positions give equal words, which is what this is for; as a cipher for messages that would be a fault.
+    A position always gets the same word, whichever others are asked for (so the dither of a time stamp never changes).
+    For that reason it must not be used to encrypt messages.
     """
     _check_key(key)
     blocks = np.zeros((len(positions), 2), dtype="<i8")
@@ -169,10 +170,11 @@ def pair_sign(own: bytes, peer: bytes) -> int:
 
 
 def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
-    """Seconds that a run's masks take as bare keystream and addition: what no bookkeeping can beat.
+    """The least time a run's masks can take: keystream and additions, and nothing else of the run. [s]
 
-    `sizes` are the words of its sums, `masks` the neighbours of each agent. Every mask has a cipher of its own and its
-    turn is that of the run, since a cipher that is still in the cache is faster than any run's. Best of three passes.
+    `sizes` are the words of its sums, `masks` the neighbours of each agent. As in a run, every mask has its own cipher
+    and they take turns in the same order: a cipher still in the cache would be faster than in any run. Best of three
+    passes.
     """
     everybody = [MaskSet(((1, digest("floor", i, j)) for j in range(masks)), keep=masks) for i in range(agents)]
     best = float("inf")

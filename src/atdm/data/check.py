@@ -197,7 +197,7 @@ def _verdict(kept: Kept) -> Iterator[str]:
         )
         yield f"agent {agent!r} is out on days with less than half of the rows: {named}"
     if len(kept.out_on) > NAMED:
-        yield f"{len(kept.out_on) - NAMED} more agents are out on some days (--json has them)"
+        yield f"{len(kept.out_on) - NAMED} more agents are out on some days (`atdm check --json` lists them)"
     if kept.rows_kept < kept.rows:
         most = ", ".join(f"{agent!r} ({rows})" for agent, rows in list(_costs(kept).items())[:NAMED])
         yield f"a fit would keep {kept.rows_kept} of {kept.rows} rows" + (f"; most are lost by {most}" if most else "")

@@ -67,15 +67,18 @@ class Cluster:
         cls,
         temperature: pd.DataFrame,
         load: pd.DataFrame,
-        outdoor: pd.Series,
-        solar: pd.Series,
+        outdoor: pd.Series | None = None,
+        solar: pd.Series | None = None,
         *,
         owner: pd.Series | None = None,
         timezone: str = "UTC",
         notes: Sequence[str] = (),
         fill: str = "2h",
     ) -> "Cluster":
-        """A cluster from wide frames in memory, under the rules by which files are read.
+        """A cluster from frames in memory, under the rules by which files are read.
+
+        Either four wide ones (temperature, load, outdoor, solar), or the two long tables that files have: zones and
+        weather, in the places of the first two, with `time` as a column.
 
         All four tables share one increasing zone-aware index. Rows with a missing value are dropped for all agents and
         counted. Where that would cost a tenth of the rows (of K > 10 agents 1/K, at least a
@@ -84,13 +87,13 @@ class Cluster:
         Parameters
         ----------
         temperature : pandas.DataFrame
-            Indoor temperature, one column per agent [°C].
+            Indoor temperature, one column per agent [°C]; or zones: time, agent, indoor_temp_c, load_kw[, building].
         load : pandas.DataFrame
-            Heating power, cooling negative, the same columns [kW].
-        outdoor : pandas.Series
-            Outdoor temperature [°C].
-        solar : pandas.Series
-            Global horizontal irradiance [kW/m²].
+            Heating power, cooling negative, the same columns [kW]; or weather: time, outdoor_temp_c, solar_w_m2.
+        outdoor : pandas.Series, optional
+            Outdoor temperature [°C]; left out with long tables.
+        solar : pandas.Series, optional
+            Global horizontal irradiance [kW/m²]; left out with long tables.
         owner : pandas.Series, optional
             Agent → building; by default every agent is its own.
         timezone : str, default "UTC"
@@ -110,6 +113,8 @@ class Cluster:
         DataError
             The tables do not belong together, or hold values that cannot be.
         """
+        if outdoor is None or solar is None:
+            temperature, load, outdoor, solar, owner = _wide(temperature, load, owner)
         clock.zone(timezone)
         longest = clock.duration(fill, zero=True)
         time = _checked_time(temperature.index)
@@ -297,3 +302,26 @@ def _faults(t: pd.DataFrame, h: pd.DataFrame, o: pd.Series, r: pd.Series) -> Ite
     yield from rules.temperature_faults(o.to_frame(""), "outdoor", limits.OUTDOOR_C)
     low, high = limits.SOLAR_W_M2
     yield from rules.outside(r.to_frame(""), "solar", (low / 1000, high / 1000), "kW/m²")
+
+
+def _wide(
+    zones: pd.DataFrame, weather: pd.DataFrame, owner: pd.Series | None
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series, pd.Series, pd.Series | None]:
+    """The long tables of the file contract as four wide ones; weather in W/m² becomes kW/m²."""
+    for name, table, needed in (
+        ("zones", zones, ("time", "agent", "indoor_temp_c", "load_kw")),
+        ("weather", weather, ("time", "outdoor_temp_c", "solar_w_m2")),
+    ):
+        missing = [column for column in needed if column not in table.columns]
+        if missing:
+            raise DataError(f"{name}: has no column {missing[0]}: give {', '.join(needed)}, or four wide frames")
+    double = zones.duplicated(["time", "agent"])
+    if double.any():
+        row = zones[double].iloc[0]
+        raise DataError(f"zones: {row['agent']} has two rows at {row['time']}: keep one of them")
+    wide = {name: zones.pivot(index="time", columns="agent", values=name) for name in ("indoor_temp_c", "load_kw")}
+    agents, outside = pd.unique(zones["agent"]), weather.set_index("time").reindex(wide["load_kw"].index)
+    if owner is None and "building" in zones.columns:
+        owner = zones.drop_duplicates("agent").set_index("agent")["building"]
+    temperature, load = (frame[agents] for frame in wide.values())  # in the order of first appearance
+    return temperature, load, outside["outdoor_temp_c"], outside["solar_w_m2"] / 1000.0, owner

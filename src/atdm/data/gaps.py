@@ -10,12 +10,13 @@ Rule 2: temperature and load are filled in the same way, each where it is missin
         them is no reading.
 Rule 3: on a UTC day on which a home has, after filling, less than half of the window's rows, it is out: none of its
         rows of that day count.
-Rule 4: a home with an outage stays and its rows are lost for all as long as all lost rows are less than a tenth of the
-        window's, or less than one home is of all where they are more than ten: 1/K, and never less than a fiftieth.
-        Beyond that the home that costs most rows is left out, one after the other.
-Rule 5: at most a third of the homes is left out. Then the rest stays, and the rows it lacks are lost.
-Rule 6: a row that more than a third of the homes lack cannot be won back by leaving homes out, so it is nobody's: it
-        counts neither as lost nor as the window's. (One home with an older file would else cost four others.)
+Rule 4: a home with an outage stays, and the rows it lacks are dropped for all homes, while all dropped rows are less
+        than a limit: a tenth of the window's rows, or with K > 10 homes 1/K of them, but never below a fiftieth. At
+        the limit homes are left out instead, one after the other, the one that costs most rows first.
+Rule 5: at most a third of the homes is left out. After that the others stay, and the rows they lack are dropped.
+Rule 6: a row that more than a third of the homes lack would be dropped even if the most homes were left out, so Rule 4
+        counts it neither as dropped nor among the window's rows. (Otherwise one home whose file begins earlier could
+        cost four others their place.)
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ import numpy as np
 from atdm.errors import DataError
 from atdm.types import BoolArray, FloatArray, IntArray
 
-LONGEST_SECONDS = 7200  # 2 h: rooms change little and nearly linearly in that time; DESIGN §5.4
+LONGEST_SECONDS = 7200  # 2 h: rooms change little and nearly linearly in that time; docs/spec.md §3.3
 DAY = 86400  # [s]
 LOST_PARTS = (10, 50)  # outages may cost one of K parts of the window before a home is left out; K within these.
 # A lost row is lost for all K homes, a home left out is one of K. Measured with 64 homes (tests/test_missing.py): lost
@@ -151,7 +152,7 @@ def _interpolated(time: IntArray, value: FloatArray, longest: int) -> FloatArray
 
 
 def costs_too_much(lost: int, whole: int, homes: int) -> bool:
-    """Whether so many lost rows (or days) of a window are more than a home is worth (Rule 4)."""
+    """Whether dropping this many rows (or days) of a window costs more than leaving a home out (Rule 4)."""
     few, many = LOST_PARTS
     return lost > 0 and min(max(homes, few), many) * lost >= whole
 

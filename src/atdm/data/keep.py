@@ -159,11 +159,11 @@ def keep(
     days, of = gaps.rows_by_day(int(rows[0]), int(rows[-1]), step_seconds)
     for i, home in enumerate(homes):
         place = np.searchsorted(rows, home.time)
-        here = rows[place] == home.time  # a stamp that was filled, but has no weather, is no row
+        here = rows[place] == home.time  # a stamp that a home filled counts only where there is weather
         place = place[here]
         t[place, i], h[place, i], filled[place, i] = home.temperature[here], home.load[here], home.filled[here]
         out = gaps.days_out(home.time, int(rows[0]), int(rows[-1]), step_seconds)
-        out = out[np.isin(out, rows // gaps.DAY)]  # days on which nobody has a row are nobody's
+        out = out[np.isin(out, rows // gaps.DAY)]  # a day on which no home has a row is held against none of them
         counts[place, i] = True
         counts[np.isin(rows // gaps.DAY, out), i] = False
         if len(out):

@@ -1,7 +1,7 @@
 """One home's readings, judged by the rules every table is judged by, without pandas: what a deployed agent works on.
 
 Rule 1: the verdict and its words are those of the strict reader on the same file (rules.py, tables.py).
-Rule 2: up to the end of the weather a row needs weather; later rows are for observations, and need none.
+Rule 2: before the weather ends, rows lacking weather are dropped; later rows are for observations, which need none.
 Rule 3: the home's own gaps of up to `longest` are filled, linearly, and counted (gaps.py); nothing else is.
 """
 

@@ -206,7 +206,7 @@ def _series(path: Path, ids: set[str], start: pd.Timestamp | None, end: pd.Times
 
 
 def _joined(parts: Sequence[pd.Series]) -> pd.Series:
-    """Loggers one after the other: where two overlap, the earlier one speaks until its end."""
+    """Loggers one after the other: where two overlap, the earlier one counts until its end."""
     joined = parts[0]
     for part in parts[1:]:
         joined = pd.concat([joined, part if joined.empty else part[part.index > joined.index[-1]]])

@@ -3,7 +3,7 @@
 A *fault* stops a fit: another unit, or a value no room has (an error code). An *oddity* is only said.
 Rule: nothing is clipped, filled or converted here; a message names the conversion and the person makes it. Readings
 are judged as they came: a home's own gaps of up to 2 h are filled after that (gaps.py), and nothing else is imputed.
-Frames have one column per agent (or the one column "" for weather, which is nobody's); NaN is no reading.
+Frames have one column per agent (or the one column "" for weather, which belongs to no agent); NaN is no reading.
 """
 
 from collections.abc import Iterator, Sequence

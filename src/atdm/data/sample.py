@@ -1,4 +1,4 @@
-"""The bundled cluster: 64 zones of 7 commercial buildings, 30 winter days. sample64/PROVENANCE.md says whence."""
+"""The bundled cluster: 64 zones of 7 commercial buildings, 30 winter days. sample64/PROVENANCE.md says where from."""
 
 from importlib import resources
 

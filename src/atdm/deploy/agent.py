@@ -124,14 +124,14 @@ def read_account(state: Path) -> Account:
 
 
 def names_in(roster: Path | None) -> dict[bytes, str]:
-    """Identity keys → names, for people; the signature is not looked at."""
+    """Identity keys → names, for display only: the roster's signature is not checked."""
     if roster is None:
         return {}
     return {member.identity: member.name for member in read_unchecked_roster(roster).members}
 
 
 def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
-    """The roster as it is now. What is wrong with the file is for the agent's own eyes: it names its folders."""
+    """The roster as it is now. Faults of the file go to the agent's own log only: they name its folders."""
     try:
         return read_roster(path, keys.pinned.authority)
     except (DataError, UsageError, PeerError) as error:
@@ -144,7 +144,7 @@ def agent_files(
 ) -> list[AgentFiles]:
     """One agent for each identity, with the readings (and state folder) at the same place of its list."""
     if data and sources:
-        raise UsageError("--data and --source: give one of the two; a table is a source too")
+        raise UsageError("data and source are both given: give one of the two; a table is a source too")
     readings: Sequence[Path | Source] = data or sources
     if len(readings) != len(identities) or len(states) not in (0, len(identities)):
         raise UsageError(f"{len(identities)} identities and {len(readings)} sources of readings: give one for each")

@@ -108,7 +108,7 @@ def plan_from(
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan written down before; what is wrong with it is said by whoever is asked to follow it."""
+    """A plan from a file. Only its form is checked here; agents judge its numbers."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Plan)
     except (OSError, msgspec.DecodeError) as error:
@@ -134,7 +134,7 @@ def parse_day(text: str | None, option: str) -> int | None:
 def check_offered(protocol: str) -> None:
     """Refuse a protocol that no agent knows before anybody is asked."""
     if protocol not in OFFERED:
-        raise UsageError(f"--protocol {protocol}: agents do not offer it; choose {', '.join(OFFERED)}")
+        raise UsageError(f"protocol {protocol}: agents do not offer it; choose {', '.join(OFFERED)}")
 
 
 def aggregate(config: AggregatorConfig, plan: Plan, weather: Weather, say: Say, report: OnEvent = unseen) -> Deployed:
@@ -192,7 +192,7 @@ async def _collect_and_fit(conduct: Callable[..., "Conductor"], plan: Plan) -> D
 
 @dataclass(slots=True)
 class Rows:
-    """A series that grows from run to run, its companies perhaps not the same."""
+    """A series that grows from run to run; the company may differ from one run to the next."""
 
     time: list[int] = field(default_factory=list)
     state: list[float] = field(default_factory=list)  # s of those in  [°C]
@@ -216,7 +216,7 @@ class Rows:
         return msgspec.structs.replace(whole, start=start, length=rows) if rows > 0 else None
 
     def outcome(self, plan: Plan, weather: Weather) -> Outcome:
-        """The model of the average home, scaled to the fleet: its last company."""
+        """The model of the average home, scaled to the number of homes in the last company."""
         agents, load = np.array(self.agents), np.array(self.load)
         scaled = load if len(set(self.agents)) < 2 else load / agents * agents[-1]
         return model_of_rows(plan, np.array(self.time), np.array(self.state), scaled, weather)
@@ -317,7 +317,7 @@ class Conductor:
         return self.plan.start + (self.plan.length - 1) * self.plan.step_seconds
 
     def _late(self) -> set[int]:
-        """Places of agents whose readings do not reach the window's end yet."""
+        """Places in the roster of agents whose readings do not reach the window's end yet."""
         answers = {} if self.role is None else self.role.answers
         return {place for place, ready in answers.items() if ready.reason == NOT_YET}
 
@@ -417,7 +417,7 @@ class Conductor:
         await self._send(batch)
 
     def _settle(self, role: Aggregator) -> None:
-        """Write down whose days these are before agents are shown what makes them so."""
+        """Record which company sums which days before the agents are sent the keys that settle it."""
         if self._settled or role.run is None or not REGISTRY[role.run.announced.protocol].account:
             return
         days = role.run.days

@@ -117,7 +117,7 @@ def create_aggregator(
 
 
 class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """enrolled.json in the authority's folder: what must never go back, whatever becomes of a roster."""
+    """enrolled.json in the authority's folder: the roster's number, which only grows, and each key's first day."""
 
     serial: int = 0
     since: dict[str, int] = {}  # identity key in hex → first UTC day it may give
@@ -205,7 +205,9 @@ def _create(
             raise UsageError(f"name {text!r}: give 1 to 100 printable characters")
     source = folder / "authority.json" if authority is None else authority
     if not source.exists():
-        raise UsageError(f"{source} is missing: get authority.json from the enrolment authority, and pass --authority")
+        raise UsageError(
+            f"{source} is missing: get authority.json from the enrolment authority, and give its path (--authority)"
+        )
     pinned = read_authority(source)
     target = folder / folder_name(name)
     if (target / "enrolment.json").exists():

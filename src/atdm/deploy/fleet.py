@@ -1,12 +1,13 @@
-"""The operator of a fleet that lives: which company sums which days, within the rules that every agent enforces.
+"""Which company sums which days while homes come and go: the operator's choice within the rules of every agent.
 
-    Fleet    what the aggregator remembers of days and homes, and the next days to collect from it (equal weights)
+    Fleet      what the aggregator remembers of days and homes; chooses the next days to collect (equal weights)
     FleetFile  that memory in a file
-    whole    exactly the company of an earlier fit
+    whole      exactly the company of an earlier fit
 
-A home that is out on a day stays, and the day is lost for all, as long as that costs less than a tenth of a block;
-beyond that it is left out. A home that does not answer is waited for `patience` seconds since it was last heard, then
-left out from the first day that is not settled. One company for one window: `choose` in protocol/company.py.
+A home that is out on a day stays, and the day is dropped for all homes, while fewer than a tenth of the days of a
+block are dropped; beyond that the home is left out. A home that does not answer is waited for `patience` seconds since
+it was last heard, then left out from the first day that is not settled. `choose` in protocol/company.py makes one
+company for a whole window.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +24,7 @@ from atdm.protocol.roster import Roster
 from atdm.transport.disk import lock, replace_file
 from atdm.types import BoolArray
 
-LOST_SHARE = 0.1  # of a block's days that homes may cost before one is left out instead
+LOST_SHARE = 0.1  # of a block's days: from here on a home is left out instead of dropping another day
 PATIENCE = 86400.0  # s that a silent home is waited for
 
 
@@ -35,8 +36,9 @@ def whole(identities: Collection[str]) -> Choose:
         missing = [roster.members[i].name for i in places if i not in answers]
         if len(places) < len(identities) or missing:
             raise RunAborted(
-                f"rows under the weights of a fit need its whole company, {len(identities)} agents; without "
-                f"{', '.join(missing[:3]) or 'those gone from the roster'}: collect with equal weights, or fit again"
+                f"rows under the weights of a fit need its whole company, {len(identities)} agents; no answer "
+                f"from {', '.join(missing[:3]) or 'those gone from the roster'}: collect with equal weights, or "
+                "fit again"
             )
         days: BoolArray = np.logical_and.reduce([answers[i] for i in places])
         if not days.any():
@@ -50,7 +52,8 @@ def whole(identities: Collection[str]) -> Choose:
 class Fleet:
     """What the aggregator remembers, by identity key: who summed which day, which days it gave up, who was heard when.
 
-    Time is that of the rows asked for, so that a history collected afterwards goes as it would have gone live.
+    "When" is the time of the last row asked for, not that of the clock: past rows are collected as they would have been
+    live.
     """
 
     days: dict[int, tuple[str, ...]] = field(default_factory=dict)  # settled day → its company
@@ -67,7 +70,7 @@ class Fleet:
         self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple
     ) -> Choose:
         """The first days of a window that can be summed now by one company; first: the window's first UTC day; late:
-        places of those that have no readings yet of some days: on these they have not answered.
+        places of agents that have no readings yet of the last days: for these days they count as not having answered.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -92,8 +95,8 @@ class Fleet:
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)
                 raise RunAborted(
                     f"waiting for {', '.join(names[:5])}, silent for less than {patience / 3600:g} h" if names else
-                    "no day of the window can be summed, too few homes are in or it was given up: wait for more, or "
-                    "choose other days"
+                    "no day of the window can be summed: on each too few homes are in, or it was given up because "
+                    "homes were out; wait for more homes, or choose other days"
                 )  # fmt: skip
             return [place for place, key in enumerate(keys) if key in company], days
 
@@ -102,7 +105,7 @@ class Fleet:
     def _company(
         self, day: int, inside: frozenset[str], answered: frozenset[str], enrolled: frozenset[str], since: float
     ) -> tuple[frozenset[str], set[str]]:
-        """Who sums a day, nobody where it cannot be; and whom to wait for before that is decided."""
+        """The company of a day, empty where it cannot be summed; and the homes to wait for before that is decided."""
         nobody = frozenset[str]()
         if day in self.days:
             settled = frozenset(self.days[day])

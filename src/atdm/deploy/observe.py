@@ -1,5 +1,5 @@
 """Temperature and load of the whole cluster on new rows, as the agents release them: under equal weights, or under
-those of a fit. The plan, what the aggregator has afterwards, and collecting in one process; over NATS: deploy.py.
+those of a fit. The plan, what the aggregator has afterwards, and collecting in one process; over NATS: watch.py.
 """
 
 import os
@@ -139,7 +139,7 @@ def observe_plan(
     those that are known already."""
     origin, step = released_by(model), int(model.step.total_seconds())
     if weights == "fitted" and not origin.run:
-        raise UsageError("the model has equal weights: there are none of a fit to observe under")
+        raise UsageError("the model was fitted with equal weights and has no others: observe with equal weights")
     end, now = seconds(pd.DatetimeIndex([origin.end, last])).tolist()
     rows = (now - end) // step
     if rows < 1:
@@ -151,7 +151,7 @@ def observe_plan(
         return plan
     wanted = positions(np.sort(seconds(known)), window(plan)) < 0
     if not wanted.any():
-        raise UsageError("all rows that are over have been collected: wait for new readings")
+        raise UsageError("all rows up to now have been collected: wait for new readings")
     first = int(np.argmax(wanted))  # so that a window of nothing but known rows is not announced
     return msgspec.structs.replace(
         plan, start=plan.start + first * step, length=length - first, asked=bits(wanted[first:])

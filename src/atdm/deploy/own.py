@@ -1,6 +1,7 @@
 """An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
 
-Rule 1: what is wrong with readings is for the agent's own log: it may quote one. Others hear a fixed text.
+Rule 1: what is wrong with readings is said in the agent's own log only, since it may quote one. Other parties get a
+        fixed text.
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
 """
 
@@ -28,12 +29,12 @@ class OwnReadings:
         self._rows: Rows | None = None
 
     def read(self) -> Readings:
-        """What there is now, judged and filled; those before the weather begins serve nobody."""
+        """What there is now, judged and filled; readings from before the weather begins are not read."""
         sky = read_sky(self.weather, self.declared)
         rows = self._since(sky)
         if rows.agent is not None and rows.agent != self.name:
             raise DataError(
-                f"{self.source.name}: holds readings of {rows.agent}; this identity is {self.name}'s: give its own"
+                f"{self.source.name}: holds readings of {rows.agent}; this agent is {self.name}: give its own readings"
             )
         if not len(rows):
             said = "; ".join(rows.notes)

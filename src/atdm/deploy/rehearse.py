@@ -173,10 +173,10 @@ def rehearse(
     observe: rows at the end that come into the agents' files after the fit, and are collected then.
     """
     if agents_per_process < 1:
-        raise UsageError(f"--agents-per-process {agents_per_process}: give at least 1")
+        raise UsageError(f"agents_per_process {agents_per_process}: give at least 1")
     check_offered(options.protocol)
     if not 0 <= observe < len(cluster.time) - 1 or (observe and options.protocol != "blind"):
-        raise UsageError(f"--observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
+        raise UsageError(f"observe {observe}: give fewer rows than the cluster's {len(cluster.time)}, under blind")
     rules = replace(Rules() if rules is None else rules, protocols=(options.protocol,), weights=options.weights)
     check_agents(len(cluster.agents), options.protocol, rules, options.weights)
     with tempfile.TemporaryDirectory(prefix="atdm-rehearsal-", dir=_scratch()) as name:

@@ -1,7 +1,7 @@
 """A NATS server for a roster: certificates, configuration, and one to start on this machine.
 
 The configuration is all that keeps parties apart on the wire: TLS 1.3 from the first byte, an nkey for each party, and
-subjects nobody else may use. What must stay secret does not rest on it: docs/deploy.md.
+subjects nobody else may use. The privacy of readings does not depend on it: docs/deploy.md.
 """
 
 import datetime as dt
@@ -34,7 +34,7 @@ from atdm.transport.nats import subject
 
 CA_DAYS, SERVER_DAYS = 3650, 825  # validity of certificates; most software refuses server certificates of more
 PORT = 4222
-START_SECONDS = 10.0  # a server that does not listen by then is not coming
+START_SECONDS = 10.0  # a server that does not listen by then has failed to start
 
 CONFIG = """\
 # NATS server for one atdm roster, written by `atdm enroll roster`. Start it in this folder: nats-server -c server.conf
@@ -219,7 +219,7 @@ def _host(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise UsageError(f"--host {host}: give a DNS name or an IP address") from None
+        raise UsageError(f"host {host}: give a DNS name or an IP address") from None
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -1,6 +1,6 @@
-"""`atdm observe`: collecting by the clock on the wall, which says what rows are over and when the next one is.
+"""`atdm observe`: collecting by the time of day, which says which rows have ended and when the next one does.
 
-Agents never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
+The roles of the protocol never read the time of day: they count time stamps; deadlines are monotonic (aggregator.py).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Keep = Callable[[Observation], None]
 class Seeing:
     """Which rows are asked for, and when."""
 
-    back: pd.Timedelta  # rows that somebody could not give are asked for again for so long
+    back: pd.Timedelta  # how long rows that some agent could not give are asked for again
     known: Callable[[], pd.DatetimeIndex]  # rows that are there already
     weights: WeightsName | None = None  # None: those of the model
     until: pd.Timestamp | None = None  # last row; None: the last that has settled
@@ -43,7 +43,7 @@ class Seeing:
 
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
-    """What --end of an observation says."""
+    """The last stamp of an observation, as written by a person."""
     return parse_stamp(text, Format(), "--end")
 
 

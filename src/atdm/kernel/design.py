@@ -98,7 +98,7 @@ class Inputs:
         return replace(self, train=train, **cut)
 
     def training_part(self) -> "Inputs":
-        """The training rows alone; the others are cut off, so that nobody can look."""
+        """The training rows alone; the others are cut off, so that no estimate can use them."""
         return self.between(0, self.train, self.train)
 
 
@@ -150,7 +150,7 @@ class Design:
 
     @property
     def full_rank(self) -> bool:
-        """Whether the rows determine what lags of h, o and r are multiplied by."""
+        """Whether the rows determine the coefficients of the lags of h, o and r."""
         return len(self.basis) == len(self.norms)
 
     @classmethod

@@ -15,7 +15,7 @@ from atdm.kernel.weights import solve_dual
 from atdm.types import FloatArray
 
 CLIPPED_TOLERANCE = 1e-11  # of Σξ − 1 and of the residual, relative to its size
-RESTART = 4.0  # times the shortest plain step so far: beyond that the updates are dropped
+RESTART = 4.0  # a step this many times longer than the shortest plain one so far restarts the updates
 CLIPPED_ROUNDS = 200  # sums for one SP_II; two for every weight at zero, and a few more, are what it takes
 
 
@@ -126,7 +126,7 @@ class Clipped:
         if self.done:
             return
         if self._best is not None and length > RESTART * self._best[0]:
-            self._updates, self._last = [], None  # the updates led astray: from the best point, the plain step
+            self._updates, self._last = [], None  # the updates made it worse: take the plain step from the best point
             self._z = self._best[1] + self._best[2]
             return
         if self._best is None or length < self._best[0]:

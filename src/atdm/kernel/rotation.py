@@ -1,4 +1,4 @@
-"""What two transformed uploads determine: all series, up to one rotation (docs/spec.md §4).
+"""What two transformed uploads determine: all series, up to one rotation (docs/paper.md, "The closed form").
 
 With D1 = WWᵀ = SSᵀ (Cholesky) and W = SQ, Q orthogonal, the upload D2 = τ̂Wᵀ gives E = D2 S⁻ᵀ = τ̂Qᵀ. Two uploads
 with different α are linear in what is left: F_1 Y Q_2ᵀ = E_1 R and F_2 Y Q_2ᵀ = E_2 with R = Q_1Q_2ᵀ. No hard problem

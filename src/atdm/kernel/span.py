@@ -15,11 +15,11 @@ from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
 from atdm.kernel.design import Design
 from atdm.types import FloatArray
 
-SETTLED = 1e-10  # change of the weights, relative to the largest, at which a ladder stands still
+SETTLED = 1e-10  # change of the weights, relative to the largest, below which `ladder` stops
 
 
 def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """The solution for a small symmetric positive definite matrix, by Cholesky and without ceremony."""
+    """The solution for a small symmetric positive definite matrix, by Cholesky; LAPACK is called directly."""
     _, x, info = dposv(matrix, right)
     if info != 0:
         raise np.linalg.LinAlgError("the matrix is not positive definite")

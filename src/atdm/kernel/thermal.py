@@ -65,7 +65,7 @@ class Coefficients:
         return tuple(getattr(self, name) for name in COEFFICIENTS)
 
     def gains(self) -> Iterator[FloatArray]:
-        """What lags of the inputs are multiplied by, in the order of INPUTS."""
+        """The coefficients of the lags of the inputs, in the order of INPUTS."""
         return (getattr(self, i.coefficient) for i in INPUTS)
 
     @property
@@ -111,7 +111,7 @@ def coefficients(design: Design, period: int, alpha: FloatArray, state: FloatArr
 
 
 def regress(design: Design, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Least squares of a vector on X: what lags of h, o, r are multiplied by, the season, and what is left."""
+    """Least squares of a vector on X: the coefficients of the lags of h, o, r, the season, and what is left."""
     if not design.full_rank:
         gains, season = _minimum_norm(design, values)
         return gains, season, values - design.forcing @ gains - season[design.phase]
@@ -155,7 +155,8 @@ def _one_step(c: Coefficients, forcing: FloatArray, state: FloatArray, rows: Int
 
 
 def _free_run(c: Coefficients, forcing: FloatArray, given: FloatArray, rows: IntArray) -> FloatArray:
-    """s_t − Σ α_m s_{t−m} = forcing_t at `rows`, s_t as given at the others: one triangle with M diagonals."""
+    """s_t − Σ α_m s_{t−m} = forcing_t at `rows`, s_t as given at the others, solved as one banded triangular
+    system."""
     run = given.copy()
     run[rows] = forcing
     band = np.zeros((c.order + 1, len(run)), order="F")  # its m-th row: the m-th diagonal below the main one

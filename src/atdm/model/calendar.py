@@ -52,6 +52,7 @@ class Calendar:
 
     @property
     def step_hours(self) -> float:
+        """Length of one step. [h]"""
         return self.step.total_seconds() / 3600
 
     @property
@@ -60,12 +61,36 @@ class Calendar:
         return self.season * self.step == DAY
 
     def phase(self, time: pd.DatetimeIndex) -> IntArray:
-        """Index of each stamp's occupancy, 0 … period−1."""
+        """Index of each stamp's occupancy, 0 … period−1.
+
+        Parameters
+        ----------
+        time : pandas.DatetimeIndex
+            Zone-aware stamps.
+
+        Returns
+        -------
+        array of int
+            One index per stamp.
+        """
         clock = phase(time, self.step, self.timezone, self.season)
         return clock if self.day_types == "all days" else clock + self.season * self._type(time)
 
     def on(self, inputs: Inputs, time: pd.DatetimeIndex) -> Inputs:
-        """The same rows, whose stamps are `time`, on this calendar."""
+        """The same rows on this calendar.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Rows on any calendar.
+        time : pandas.DatetimeIndex
+            Their stamps.
+
+        Returns
+        -------
+        Inputs
+            With this calendar's occupancy.
+        """
         return replace(inputs, phase=self.phase(time), period=self.period)
 
     def _type(self, time: pd.DatetimeIndex) -> IntArray:
@@ -88,6 +113,7 @@ class Calendar:
         return kinds + (", public holidays as Sundays" if self.holidays else "")
 
     def as_dict(self) -> dict[str, Any]:
+        """As model.json has it."""
         return {
             "step_seconds": self.step.total_seconds(),
             "timezone": self.timezone,
@@ -98,7 +124,18 @@ class Calendar:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "Calendar":
-        """What `as_dict` gave; ValueError, KeyError, TypeError or UsageError where it cannot be."""
+        """What `as_dict` gave; ValueError, KeyError, TypeError or UsageError where it cannot be.
+
+        Parameters
+        ----------
+        saved : dict
+            A model file's content.
+
+        Returns
+        -------
+        Calendar
+            The calendar in it.
+        """
         calendar = cls(
             step=pd.Timedelta(seconds=saved["step_seconds"]),
             timezone=str(saved["timezone"]),

@@ -57,15 +57,42 @@ class Candidate:
     refined: bool = False
 
     def calendar(self, base: Calendar, holidays: frozenset[date]) -> Calendar:
+        """The calendar of such a model.
+
+        Parameters
+        ----------
+        base : Calendar
+            Step, clock and season.
+        holidays : frozenset of date
+            Local days that count as Sundays where the candidate says so.
+
+        Returns
+        -------
+        Calendar
+            With the candidate's day types.
+        """
         return Calendar(
             step=base.step, timezone=base.timezone, season=base.season, day_types=self.day_types,
             holidays=holidays if self.holidays else frozenset(),
         )  # fmt: skip
 
     def parameters(self, season: int) -> int:
+        """How many numbers such a model has.
+
+        Parameters
+        ----------
+        season : int
+            Steps of one profile.
+
+        Returns
+        -------
+        int
+            Free parameters of Eq. (2).
+        """
         return parameter_count(self.order, season * TYPES[self.day_types])
 
     def words(self) -> str:
+        """As a person says it."""
         kinds = {"all days": "all days alike", "weekend": "weekdays and weekends",
                  "saturday, sunday": "weekdays, Saturdays and Sundays"}[self.day_types]  # fmt: skip
         return (
@@ -97,6 +124,7 @@ class Score:
     by_day: tuple[float, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """As `--json` has it."""
         return {**asdict(self.candidate), "parameters": self.parameters, "rmse": self.rmse, "days": len(self.by_day)}
 
 
@@ -130,6 +158,7 @@ class Choice:
         return min(self.scores, key=lambda s: s.rmse, default=None)
 
     def as_dict(self) -> dict[str, Any]:
+        """As `--json` has it."""
         return {
             **asdict(self.candidate),
             "words": self.candidate.words(),

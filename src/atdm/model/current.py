@@ -70,6 +70,7 @@ class Update:
         return None if not old or new is None else 1.0 - new / old
 
     def as_dict(self) -> dict[str, Any]:
+        """As `--json` has it."""
         return {
             "words": self.model.words(),
             "until": None if self.model.until is None else self.model.until.isoformat(),

@@ -76,10 +76,23 @@ class Version:
     rmse: dict[str, float | None]
 
     def as_dict(self) -> dict[str, Any]:
+        """As model.json has it."""
         return {"until": self.until.isoformat(), "words": self.words, "rmse_k": self.rmse, **self.coefficients}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> "Version":
+        """What `as_dict` gave.
+
+        Parameters
+        ----------
+        saved : dict
+            A version in a model file.
+
+        Returns
+        -------
+        Version
+            The same.
+        """
         return cls(
             until=pd.Timestamp(saved["until"]).tz_convert("UTC"),
             words=str(saved["words"]),
@@ -127,6 +140,7 @@ class Model:
 
     @property
     def step(self) -> pd.Timedelta:
+        """Length of one step."""
         return self.calendar.step
 
     @property

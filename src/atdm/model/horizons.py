@@ -39,6 +39,7 @@ class Horizon:
     persistence_rmse: float | None
 
     def as_dict(self) -> dict[str, Any]:
+        """As `--json` has it."""
         return asdict(self)
 
 

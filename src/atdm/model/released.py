@@ -68,6 +68,20 @@ class Released:
 
     @classmethod
     def of(cls, inputs: Inputs, state: pd.Series) -> "Released":
+        """The rows of a fit.
+
+        Parameters
+        ----------
+        inputs : Inputs
+            Load and weather by row.
+        state : pandas.Series
+            Aggregate temperature by time [°C].
+
+        Returns
+        -------
+        Released
+            The same rows by time.
+        """
         return cls(
             time=pd.DatetimeIndex(state.index).as_unit("ns"), state=state.to_numpy(float), load=inputs.load,
             outdoor=inputs.outdoor, solar=inputs.solar,
@@ -81,7 +95,20 @@ class Released:
         return marks
 
     def inputs(self, calendar: Calendar, train: int | None = None) -> Inputs:
-        """The rows on a calendar, load as heat (Eq. 7); by default all of them are for training."""
+        """The rows on a calendar, load as heat (Eq. 7).
+
+        Parameters
+        ----------
+        calendar : Calendar
+            Clock, season and day types.
+        train : int, optional
+            How many rows are for training; all of them if not given.
+
+        Returns
+        -------
+        Inputs
+            The model's inputs by row.
+        """
         heat = self.load if self.cop is None else self.load * self.cop.factor(self.outdoor)
         return Inputs(
             load=heat, outdoor=self.outdoor, solar=self.solar, phase=calendar.phase(self.time),
@@ -90,7 +117,20 @@ class Released:
         )  # fmt: skip
 
     def between(self, start: pd.Timestamp | None, stop: pd.Timestamp | None) -> "Released":
-        """The rows from `start` on and before `stop`."""
+        """The rows of a span of time.
+
+        Parameters
+        ----------
+        start : pandas.Timestamp or None
+            First stamp that counts; None: from the first row on.
+        stop : pandas.Timestamp or None
+            First stamp that no longer counts; None: to the last row.
+
+        Returns
+        -------
+        Released
+            These rows alone.
+        """
         first = 0 if start is None else int(self.time.searchsorted(start))
         last = len(self) if stop is None else int(self.time.searchsorted(stop))
         part = slice(first, max(first, last))
@@ -100,7 +140,18 @@ class Released:
         )  # fmt: skip
 
     def followed_by(self, later: "Released") -> "Released":
-        """These rows and those of `later` that come after them."""
+        """These rows and later ones.
+
+        Parameters
+        ----------
+        later : Released
+            Rows of which those count that come after these.
+
+        Returns
+        -------
+        Released
+            Both, one after the other.
+        """
         new = later.between(self.time[-1] + pd.Timedelta(1), None) if len(self) else later
         return Released(
             time=pd.DatetimeIndex(self.time.append(new.time)),
@@ -111,6 +162,18 @@ class Released:
         )
 
     def as_dict(self, step: pd.Timedelta) -> dict[str, Any]:
+        """As model.json has it.
+
+        Parameters
+        ----------
+        step : pandas.Timedelta
+            From one row to the next.
+
+        Returns
+        -------
+        dict
+            Gap-free runs, and numbers to six digits.
+        """
         number = segments(self.time, step)
         starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
         runs = [[self.time[a].isoformat(), b - a] for a, b in zip(starts, [*starts[1:], len(self)], strict=True)]
@@ -127,6 +190,20 @@ class Released:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any], step: pd.Timedelta) -> "Released":
+        """What `as_dict` gave.
+
+        Parameters
+        ----------
+        saved : dict
+            The rows in a model file.
+        step : pandas.Timedelta
+            From one row to the next.
+
+        Returns
+        -------
+        Released
+            The rows by time.
+        """
         parts = [pd.Timestamp(first).tz_convert("UTC") + step * np.arange(int(count)) for first, count in saved["runs"]]
         time = pd.DatetimeIndex(np.concatenate([pd.DatetimeIndex(p).as_unit("ns").asi8 for p in parts]), tz="UTC")
         names = ("aggregate_temp_c", "load_kw", "outdoor_temp_c", "solar_kw_m2")

@@ -1,6 +1,6 @@
 """`moments`: one secure sum of Σ x_i x_iᵀ and Σ x_i feeds the whole descent, any order and any ridge, offline.
 
-The aggregator learns those moments, which are all temperatures up to one rotation (docs/spec.md §4), and no weight:
+The aggregator learns those moments, which are all temperatures up to one rotation (docs/paper.md), and no weight:
 agent i computes ξ_i = x_i·w + b itself. Offered for comparison, and where there are far more agents than rows.
 """
 

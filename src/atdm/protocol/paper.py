@@ -86,7 +86,7 @@ class PaperPart(OpenPart):
             return None
         iteration = int(numbers[0]) if len(numbers) == 1 + self.agents else -1
         if not 0 <= iteration < len(self._columns):
-            raise PeerError("weights of an iteration that was not: ignored")
+            raise PeerError("weights of an iteration that did not take place: ignored")
         self.weight = float(self._columns[iteration] @ numbers[1:])
         if not abs(self.weight) <= MOST_WEIGHT:
             raise RunAborted("asked for a weight no aggregate state has")

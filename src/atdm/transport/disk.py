@@ -105,7 +105,7 @@ def replace_file(path: Path, data: bytes) -> None:
         _force_folder(path.parent)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}; the file is as it was") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}; the old file is unchanged") from None
 
 
 def lock(folder: Path) -> BinaryIO:

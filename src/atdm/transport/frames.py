@@ -25,7 +25,9 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     slot: int
     part: int
     parts: int
-    resumed: bool  # sent again from here: the aggregator has this agent's answers to all slots before
+    resumed: (
+        bool  # whether sending was resumed at this slot: the aggregator has this agent's answers to all earlier ones
+    )
     body: bytes
 
 
@@ -52,11 +54,11 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """A frame as somebody sent it; PeerError unless it is one."""
+    """The frame in some bytes from another party; PeerError if they are none."""
     try:
         frame: Frame = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise PeerError(f"{len(data)} bytes that are no frame: ignored") from None
+        raise PeerError(f"{len(data)} bytes that do not decode as a frame: ignored") from None
     if isinstance(frame, Piece):
         sound = 0 <= frame.part < frame.parts <= _MOST_SLOTS and 0 <= frame.slot < _MOST_SLOTS
         if not sound or len(frame.stream) != STREAM_BYTES:
@@ -109,7 +111,7 @@ class Assembly:
 
 
 def pack_answers(answers: list[bytes] | None) -> bytes:
-    """All answers to one message; None says that the message did not belong where this agent stands."""
+    """All answers to one message; None: the agent ignored the message, which did not fit its state."""
     return _encoder.encode(answers)
 
 
@@ -117,5 +119,5 @@ def unpack_answers(data: bytes) -> list[bytes] | None:
     try:
         answers: list[bytes] | None = _answers.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise PeerError(f"{len(data)} bytes that are no answers: ignored") from None
+        raise PeerError(f"{len(data)} bytes that do not decode as answers: ignored") from None
     return answers

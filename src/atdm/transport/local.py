@@ -79,11 +79,11 @@ def pump(
     after: Callable[[], Sequence[Outgoing] | None] = lambda: None,
     progress: Progress | None = None,
 ) -> Traffic:
-    """Carry messages between the aggregator and so many agents until nobody has anything to say. Agents that say
-    nothing to the announcement are out.
+    """Carry messages between the aggregator and `agents` agents until no message is left. Agents that do not answer
+    the announcement are out.
 
-    deliver: hands messages over and gives the answers; hear: what the aggregator gets of an answer; after: what goes
-    on in place of what waits, if anything.
+    deliver: hands messages to agents and returns their answers; hear: may alter an answer before the aggregator gets
+    it; after: called after each delivery, may return messages that replace all that are still to be delivered.
     """
     traffic = Traffic([0] * agents, [0] * agents, [0] * agents, [0.0] * agents)
     began = perf_counter()
@@ -128,7 +128,7 @@ def check_done(aggregator: Aggregator) -> None:
 
 
 def received(party: Any, *message: Any) -> Any:
-    """What a party answers; a message that does not belong changed nothing, e.g. a refusal of a run that is over."""
+    """A party's answers to a message; none where it ignored the message, e.g. a refusal of a run that is over."""
     try:
         return party.receive(*message)
     except PeerError as error:

@@ -30,7 +30,9 @@ FIRST_PAUSE = 0.25  # s before the first attempt to connect again; doubles
 LONGEST_PAUSE = 60.0  # s
 FIRST_REPEAT = 30.0  # s without an answer after which a message is sent again; doubles
 LONGEST_REPEAT = 120.0  # s
-KEPT_ANSWERS = 2  # what one agent's answer alone brings about is sent before the others' answers need have come
+KEPT_ANSWERS = (
+    2  # slots whose answers can be sent again: the aggregator may post the next slot before all have answered
+)
 CALL_EVERY = 2.0  # s between calls while agents gather
 CONNECT_TIMEOUT = 10  # s
 CLOSE_TIMEOUT = 1.0  # s
@@ -44,7 +46,7 @@ logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no eff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsConfig:
-    """Where the NATS servers are, how to know them, and who is knocking."""
+    """Where the NATS servers are, the CA that certifies them, and this party's own key."""
 
     servers: tuple[str, ...]  # tls://host:port
     ca: str  # PEM of the certificate authority that signed the servers' certificates
@@ -53,7 +55,7 @@ class NatsConfig:
     def __post_init__(self) -> None:
         for url in self.servers:
             if not url.startswith("tls://"):
-                raise UsageError(f"--nats {url}: only encrypted connections are made; write tls://host:port")
+                raise UsageError(f"NATS server {url}: only encrypted connections are made; write tls://host:port")
 
 
 def subject(authority: bytes, *parts: str) -> str:
@@ -82,7 +84,7 @@ class Connection:
         return int(self._client.max_payload) if self._client is not None else 1 << 20
 
     async def send(self, to: str, data: bytes) -> None:
-        """Publish, or drop what cannot be: slots are sent again."""
+        """Publish. What cannot be published now is dropped: slots without an answer are sent again."""
         client = self._client
         if client is None or not client.is_connected:
             return
@@ -206,7 +208,7 @@ class _Library:
 class AgentLink:
     """One agent's end: hands over each slot's message once, in order, and sends back what `answer` returns.
 
-    answer(slot, message) → answers, or None when the message does not belong where the agent stands.
+    answer(slot, message) → answers, or None when the agent ignored the message, which did not fit its state.
     """
 
     def __init__(
@@ -380,13 +382,13 @@ class Hub:
             return await self._answers.get()
 
     def accept(self, agent: int, answers: Sequence[bytes]) -> None:
-        """Count what was taken."""
+        """Count an answer that the aggregator accepted."""
         peer = self.peers[agent]
         peer.messages_up += len(answers)
         peer.bytes_up += sum(map(len, answers))
 
     def reject(self, agent: int, slot: int) -> None:
-        """The answers to this slot were no use: the agent is asked again, in a while."""
+        """The answers to this slot were not accepted: after a pause the agent is asked again."""
         peer = self.peers[agent]
         peer.answered = min(peer.answered, slot)
 

@@ -98,7 +98,7 @@ def _proportional(file: Path) -> float:
 
 
 def at_once(work: Callable[[], float], processes: int) -> float:
-    """The largest answer of as many processes that do the same work at the same time."""
+    """The largest result of several processes that do the same work at the same time."""
     if processes == 1:
         return work()  # no fork, after which this process would copy every page it writes to
     context = multiprocessing.get_context("fork")

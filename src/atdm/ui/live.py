@@ -1,6 +1,6 @@
 """The state of a run as its operator sees it: events in, sections of a page out.
 
-Rule 1: it knows only what events say (atdm.events), which is what the aggregator has by its role.
+Rule 1: it knows only what events say (deploy/events.py), which is what the aggregator has by its role.
 Rule 2: it is bounded by the size of the run, however many events come: lists that could grow keep their newest.
 Rule 3: whoever reads says what it has seen and gets what changed since, so that a reader that stops holds nothing.
 """

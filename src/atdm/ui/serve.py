@@ -116,7 +116,7 @@ class Watch:
         self.file: BinaryIO | None = None
 
     def report(self, event: AnyEvent) -> None:
-        """Never fails and never waits: a run is worth more than a view of it."""
+        """Never fails and never waits: watching a run must not disturb it."""
         self.state.take(event)
         if self.file is not None:
             try:

@@ -57,7 +57,7 @@ def drift(
     model : Model
         With the rows it comes from, as `atdm fit -o` writes it or `Fit.chosen` has it.
     observed, weather : pandas.DataFrame, optional
-        As in `update`; without them the model's own rows are compared.
+        As in `update` [°C, kW; °C, W/m²]; without them the model's own rows are compared.
     window : str, default "14d"
         Length of the window.
     every : str, default "7d"

@@ -432,7 +432,7 @@ def flexibility(
                         f"{kept.max():.2f} K off, so widen comfort or shorten the horizon")  # fmt: skip
     expected_offer = _offer(polytope, plan, reference, None)
     if expected_offer is None:
-        raise DataError("no schedule keeps comfort: widen --comfort")
+        raise DataError("no schedule keeps comfort: widen comfort")
     return Flexibility(
         comfort=comfort,
         power=limits,
@@ -574,7 +574,7 @@ class _Planner:
         """The load at `level` for some steps, then the least energy that keeps comfort."""
         found = polytope.best(np.full(len(polytope), self.sign), fixed=np.full(steps, level))
         if found is None:
-            raise DataError("no schedule keeps comfort: widen --comfort")
+            raise DataError("no schedule keeps comfort: widen comfort")
         return found
 
 
@@ -606,7 +606,7 @@ def _refuse_infeasible(polytope: Polytope) -> None:
     (low, high), (least, most) = polytope.comfort, polytope.power
     raise UsageError(
         f"comfort {low:g}:{high:g} cannot be kept with {least:g} to {most:g} kW: at best {outside:.3f} K outside, "
-        f"first at {stamp(polytope.time[step])}; widen it by that much, or give other --power"
+        f"first at {stamp(polytope.time[step])}; widen it by that much, or give other limits of power"
     )
 
 

@@ -70,14 +70,14 @@ def span(
     if start is not None:
         frame = frame[pd.DatetimeIndex(frame.index) >= instant(start)]
         if len(frame) and frame.index[0] != instant(start):
-            raise UsageError(f"--start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
+            raise UsageError(f"start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
     if len(frame) <= known:
         raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {known}")
     if horizon is not None:
         asked = int(horizon // model.step)
         if len(frame) < known + asked:
             there = spell((len(frame) - known) * model.step)
-            raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten --horizon")
+            raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten the horizon")
         frame = frame.iloc[: known + asked]
     steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
     if (steps != model.step.value).any():
@@ -96,7 +96,7 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
                             f"the run starts from the first {model.order} stamps of the weather")  # fmt: skip
         return values
     if given is None or len(given) != model.order:
-        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (--initial)")
+        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (initial)")
     return np.asarray(given, dtype=float)
 
 
@@ -119,7 +119,7 @@ def past_rows(
                             f"the run starts from the first {count} stamps of the weather")  # fmt: skip
         return table
     if given is None or len(given) != count:
-        raise UsageError(f"give the aggregate temperature at the first {count} stamps of the weather (--initial)")
+        raise UsageError(f"give the aggregate temperature at the first {count} stamps of the weather (initial)")
     table["aggregate_temp_c"] = np.asarray(given, dtype=float)
     return table
 
@@ -209,4 +209,4 @@ def instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
         time = pd.Timestamp(text)
         return (time.tz_localize(zone(timezone)) if time.tz is None else time).tz_convert("UTC")
     except (ValueError, TypeError):
-        raise UsageError(f"--start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
+        raise UsageError(f"start {text}: write a time stamp such as 2024-01-31T13:30Z") from None

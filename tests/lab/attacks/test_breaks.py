@@ -1,7 +1,7 @@
 """How `blind` was broken before, and how drafts of its second edition were: each attack fails on the real build, and
 works again where the one rule that answers it is taken out.
 
-The numbers of the breaks are those of DESIGN §5.4; "draft" is an attack on a draft.
+The numbers of the breaks are those of docs/spec.md §6; "draft" is an attack on a draft.
 """
 
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 read      a file → frames            headers   which column is what        units    as people write them
 stamps    → instants in UTC          spans     readings → means per step   account  what was done, in lines
-build     the whole way
+build     all of it, in order
 """
 
 from atdm.data.importing.account import Account, Kind, Line

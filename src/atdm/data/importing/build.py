@@ -162,7 +162,7 @@ def import_tables(
     """Read other people's tables: zones and weather in our names and units, and an account of everything that was done.
 
     What is not given is guessed, and every guess is in the account. What cannot be settled is refused with the option
-    that settles it, named as on the command line: `--time-format` is `time_format` here.
+    that settles it, in the spelling of the command line: `--time-format` is the parameter `time_format` here.
 
     Parameters
     ----------
@@ -678,7 +678,7 @@ def _mended(fault: rules.Finding, quantity: Quantity, homes: int) -> str:
     what = fault.text.partition(": ")[0]
     if fault.unit is None:
         return f"{what}: check the unit; if it is a sensor's error code, say --missing {fault.value:g}"
-    if len(fault.agents) >= homes or not fault.agents:  # the weather is nobody's
+    if len(fault.agents) >= homes or not fault.agents:  # weather belongs to no home
         return f"{what}: say --{quantity}-unit {fault.unit}"
     units = " ".join(f"--{quantity}-unit '{agent}={fault.unit}'" for agent in fault.agents[:3])
     return f"{what}: say {units}" + (f" and so on for {len(fault.agents)} homes" if len(fault.agents) > 3 else "")

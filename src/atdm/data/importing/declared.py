@@ -21,7 +21,7 @@ AGENT = "{agent}"  # stands for the home's name in a column's or a file's name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """How some files are written, and what their columns are."""
+    """What the person says about some files: how they are written, and what their columns are."""
 
     columns: Mapping[Quantity, str | None]  # "Raumtemp"; "{agent} Temp" for one column per home; "temps.csv:{agent}"
     units: Mapping[Quantity, tuple[str, ...]] = field(default_factory=dict)  # "°F"; "home7=°F" for one home
@@ -30,7 +30,7 @@ class Declared:
     time_format: str | None = None  # "DD.MM.YYYY HH:mm", "%d.%m.%Y %H:%M", "epoch s", "epoch ms"
     timezone: str | None = None  # of stamps without offset
     offset: str | None = None  # column of their offsets from UTC
-    label: Label = "start"  # what a stamp is of the interval its value is for
+    label: Label = "start"  # whether a stamp is the start or the end of its value's interval
     ambiguous: Ambiguous = "refuse"  # stamps of the hour that a clock change repeats, where the file does not tell
     agent: str | None = None  # column; "{agent}_*" takes the name from the file's
     building: str | None = None
@@ -62,7 +62,7 @@ class Declared:
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise UsageError(f"--delimiter {self.delimiter!r} is not one character: write ',', ';' or a tab")
         if self.delimiter is not None and self.delimiter == self.decimal:
-            raise UsageError(f"--delimiter and --decimal are both {self.decimal!r}: one of them is another")
+            raise UsageError(f"--delimiter and --decimal are both {self.decimal!r}: change one of them")
         for quantity in self.units:
             self.unit_of(quantity, "")  # refuses an unknown unit before any file is read
 

@@ -19,7 +19,7 @@ from atdm.data.sources.secret import Secret
 from atdm.errors import DataError, UsageError
 
 TIMEOUT = 60  # s that a statement may take
-MOST_ROWS = 20_000_000  # of one answer: half-hours of a thousand years; an answer that long is a wrong question
+MOST_ROWS = 20_000_000  # of one answer: half-hours of a thousand years; a query with more is a mistake
 STEPS = 10_000  # instructions of SQLite's machine between two looks at the clock
 
 Row = Sequence[Any]

@@ -183,7 +183,7 @@ class HomeAssistant(Source):
                 raise DataError(f"{self.name}: {said}: give the option unit={unit}")
 
     def _meter(self, name: str, since: int | None, runs: Sequence[Run]) -> Entity:
-        """Power, energy counted, or a thermostat's word that it heats. [kW, kWh]"""
+        """Power, energy counted, or a thermostat's report that it heats. [kW, kWh]"""
         states = self.recorder.states(name, self._states_from(since))
         if _is_thermostat(name):
             place = [entity for entity in self.heat if _is_thermostat(entity)].index(name)

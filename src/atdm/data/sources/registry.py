@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def is_named(spec: str) -> bool:
-    """Whether a text names a kind of source (`sql:…`), other than a path does."""
+    """Whether a text names a kind of source (`sql:…`) and is not a path."""
     kind, colon, _ = spec.partition(":")
     return bool(colon) and kind in names()
 
@@ -134,7 +134,9 @@ def open_sources(specs: Sequence[str], options: SourceOptions, declared: Format)
     """One source or several; of several each is described by a file of its own."""
     given = options.given()
     if given and len(specs) > 1:
-        raise UsageError(f"--{next(iter(given))} is for one source: describe each of several in a .toml file")
+        raise UsageError(
+            f"option {next(iter(given))} is for one source, but several are given: describe each in its own .toml file"
+        )
     return [open_source(spec, given, declared=declared) for spec in specs]
 
 

@@ -10,7 +10,7 @@ MOST_BYTES = 4096  # of a file with one password or token
 
 
 class Secret:
-    """A text that no repr, message or log shows. `in` what another program says of it, it is blotted out."""
+    """A text that no repr, message or log shows. `blot` removes it from another program's messages."""
 
     __slots__ = ("_text",)
 

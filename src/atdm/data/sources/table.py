@@ -72,8 +72,8 @@ class Table(Source):
     def _one(self, found: list[str]) -> str:
         if self.agent is not None and found != [self.agent]:
             raise DataError(
-                f"{self.path}: holds readings of {', '.join(found[:3])}; this identity is {self.agent}'s: "
-                "give its own file alone"
+                f"{self.path}: holds readings of {', '.join(found[:3])}; this agent is {self.agent}: "
+                "give a file with its own readings only"
             )
         if len(found) > 1:
             raise DataError(f"{self.path}: holds readings of {', '.join(found[:3])}: give one home's own file")

@@ -181,7 +181,7 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
     ridge, rss, residual, iterations, status = single.tolist()
     finite = all(np.isfinite(part).all() for part in (*parts, single, load, state))
     if not finite or not 0 <= int(status) < len(STATUSES):
-        raise PeerError("the release has numbers that are none")
+        raise PeerError("the release has numbers that are not finite, or an unknown status")
     bits = np.unpackbits(np.ascontiguousarray(bitmap).view(np.uint8), bitorder="little")[: plan.length]
     kept = window(plan)[bits.astype(bool)]
     if len(kept) != len(state):
