@@ -30,8 +30,8 @@ View = Counter[tuple[int, ...]]  # what somebody sees → under how many choices
 
 
 class Listed:
-    """A cipher whose keystream is a list: block n of it, by the counter at the end of what is enciphered, is its words 2n
-    and 2n + 1; zeros follow."""
+    """A cipher whose keystream is a list: block n of it, by the counter at the end of what is enciphered, is its words
+    2n and 2n + 1; zeros follow."""
 
     def __init__(self, words: Words) -> None:
         self._words = words

@@ -89,7 +89,7 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
     assert {"protocol", "iterations", "status", "model", "metrics", "ledger", "cost"} <= document.keys()
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert set(RELEASED) <= set(written)
-    assert json.loads((tmp_path / "out" / "model.json").read_text())["alpha"] == document["model"]["alpha"]
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["alpha"] == document["chosen"]["alpha"]
     assert list(temporary.iterdir()) == []
     if sys.platform == "linux":
         assert not [line for line in left_behind() if str(temporary) in line]

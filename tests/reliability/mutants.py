@@ -265,7 +265,7 @@ MUTANTS = (
            (Edit(readings, "dithered", "readings.time) >>", "np.arange(len(readings.time))) >>"),),
            claims.test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive),
     Mutant("sum", "words computed from readings saturate",
-           (Edit(direction, "step_values", "float(saturated(raw / scale, bound))", "raw / scale"),),
+           (Edit(direction, "step_values", "float(saturated(raw / scale, part_bound(agents, clip)))", "raw / scale"),),
            claims.test_words_computed_from_readings_saturate),
     Mutant("sum", "squares of residuals saturate",
            (Edit(direction, "_squares", "saturated(value * value, SQUARE_SUM / agents)", "value * value"),),
