@@ -30,18 +30,17 @@ View = Counter[tuple[int, ...]]  # what somebody sees → under how many choices
 
 
 class Listed:
-    """A cipher whose keystream is a list."""
+    """A cipher whose keystream is a list: block n of it, by the counter at the end of what is enciphered, is its words
+    2n and 2n + 1; zeros follow."""
 
     def __init__(self, words: Words) -> None:
-        self._data = words.astype("<u8").tobytes()
-        self._at = 0
+        self._words = words
 
-    def reset_nonce(self, nonce: bytes) -> None:
-        self._at = 0
-
-    def update_into(self, data: Any, buffer: Any) -> None:
-        buffer[: len(data)] = self._data[self._at : self._at + len(data)].ljust(len(data), b"\0")
-        self._at += len(data)
+    def update_into(self, blocks: Any, buffer: Any) -> None:
+        counters = np.frombuffer(blocks, dtype=">u4").reshape(-1, 4)[:, 3].astype(np.int64)
+        at = (2 * counters[:, None] + np.arange(2)).ravel()
+        stream = np.where(at < len(self._words), self._words[np.minimum(at, len(self._words) - 1)], np.uint64(0))
+        buffer[: len(blocks)] = stream.astype("<u8").tobytes()
 
 
 def identity(agent: int) -> bytes:
@@ -56,7 +55,7 @@ def key_of(pair: tuple[int, int]) -> bytes:
 def listed(keys: dict[tuple[int, int], Words]) -> Iterator[None]:
     """The real masks with keystreams from lists."""
     real, by_key = prg._open, {key_of(pair): words for pair, words in keys.items()}
-    prg._open = lambda key, *_: Listed(by_key[key])  # type: ignore[assignment,return-value]
+    prg._open = lambda key, mode: Listed(by_key[key])  # type: ignore[assignment,return-value]
     try:
         yield
     finally:
