@@ -29,6 +29,7 @@ from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.kernel.design import LAGGED, SYMBOLS, UNITS, Inputs, lagged_rows, parameter_count
 from atdm.kernel.estimate import Nonnegative, of_state
+from atdm.kernel.finite import without_nan
 from atdm.kernel.thermal import Metrics
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Choice, choose
@@ -791,14 +792,3 @@ def progress_line(wanted: bool, protocol: str, agents: int) -> Iterator[Callable
         return
     with Console(stderr=True).status(f"{protocol}: {agents} agents") as line:
         yield lambda text: line.update(f"{protocol}: {agents} agents, {text}")
-
-
-def without_nan(value: Any) -> Any:
-    """The same document with NaN and infinities as null, which JSON has."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value

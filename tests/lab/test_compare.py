@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 import atdm
+from atdm.kernel.finite import without_nan
 from atdm.lab.compare import VARIANTS, compare_rows, parse_protocols
 from atdm.protocol.options import PROTOCOLS, fit_options
 from atdm.report.compare_text import compare_table
 from atdm.report.page import compare_page
-from atdm.run import without_nan
 from tests.clusters import tiny
 
 

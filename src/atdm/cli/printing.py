@@ -6,13 +6,13 @@ from typing import Any
 
 from rich.console import Console
 
+from atdm.kernel.finite import without_nan
+
 WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 
 
 def dumped(content: dict[str, Any]) -> str:
-    from atdm.run import without_nan  # with pandas, which an agent that waits does without
-
     return json.dumps(without_nan(content), indent=2, allow_nan=False, default=str)
 
 

@@ -6,9 +6,9 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from atdm.kernel.finite import without_nan
 from atdm.report.chart import Chart, Series
 from atdm.report.page import document, drawn, number, section, table
-from atdm.run import without_nan
 from atdm.types import FloatArray
 from atdm.use.flexibility import Flexibility, Offer
 

@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from atdm.kernel.finite import without_nan
 from atdm.report.page import policy
-from atdm.run import without_nan
 from atdm.ui.live import LiveState, live_page
 
 EVERY = 0.2  # s between two looks at the state
