@@ -486,7 +486,9 @@ def fit_cluster(
     check_agents(agents, plan.protocol, rules, plan.weights)
     _check_rows(cluster, plan, rules)
     if state is not None and not REGISTRY[plan.protocol].account:
-        raise UsageError(f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: omit it")
+        raise UsageError(
+            f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: leave it out"
+        )
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
             found = _fit_plain(cluster, plan)

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +36,8 @@ from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
 from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Say = Callable[[str], None]
 
@@ -238,7 +240,7 @@ def describe(data: bytes) -> str:
 
 def describe_plan(plan: AnyPlan) -> str:
     ends = (plan.start, plan.start + (plan.length - 1) * plan.step_seconds)
-    first, last = (datetime.fromtimestamp(second, UTC) for second in ends)
+    first, last = (EPOCH + timedelta(seconds=second) for second in ends)
     rows = f"{plan.length} rows from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
     if isinstance(plan, Collect):
         how = f"weights of fit {plan.fit[:4].hex()}" if plan.fit else "equal weights"
