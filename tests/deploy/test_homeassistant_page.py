@@ -117,6 +117,6 @@ def test_the_page_leads_from_a_database_to_a_home_that_takes_part(tmp_path):
     np.testing.assert_allclose(zones["indoor_temp_c"], own, atol=1e-4)
     assert "2024-01-01" in said["account"][0]
     model = atdm.Model.load(tmp_path / "out" / "model.json")
-    expected = atdm.fit(village.cluster, weights="equal", dither=0.0).model
+    expected = atdm.fit(village.cluster, weights="equal", dither=0.0).chosen
     np.testing.assert_allclose(model.alpha, expected.alpha, atol=2e-3 * np.abs(expected.alpha).max())
     np.testing.assert_allclose(model.beta, expected.beta, atol=2e-3 * np.abs(expected.beta).max())

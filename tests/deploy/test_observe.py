@@ -292,7 +292,7 @@ def test_a_model_says_who_released_it_or_is_refused(tmp_path):
     with pytest.raises(UsageError, match="which agents released it"):
         seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]))
         watch_rows(theatre.config("tls://127.0.0.1:1"), model, print, print, seeing)
-    with pytest.raises(UsageError, match="the model has equal weights"):
+    with pytest.raises(UsageError, match="has no others: observe with equal weights"):
         observe_plan(grid_model(run=b""), pd.Timestamp("2024-01-02T00:15Z"), weights="fitted")
 
 
