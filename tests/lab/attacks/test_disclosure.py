@@ -4,13 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from atdm.kernel.rotation import Upload, filter_matrix, rotated_ones, unrotate
+from atdm.kernel.rotation import Upload, filter_matrix, rotated, rotated_ones, unrotate
 from atdm.lab.attacks.disclosure import (
     averaged,
     column_from_outer,
     from_filtered,
-    from_gram,
-    from_states,
 )  # fmt: skip
 from atdm.lab.attacks.dishonest import appendices, masked_words
 from atdm.lab.attacks.rotation import Rotated
@@ -19,6 +17,7 @@ from atdm.protocol import opened
 from atdm.protocol.options import fit_options
 from atdm.protocol.session import Session
 from atdm.run import make_plan
+from atdm.types import FloatArray, IntArray
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
 
 ROWS = np.arange(2, 200)
@@ -45,6 +44,28 @@ def test_appendix_b_an_outer_product_gives_the_secret_column():
     rng = np.random.default_rng(1)
     column, bar = rng.normal(0.1, 0.1, 8), rng.normal(size=8)
     assert np.allclose(column_from_outer(np.outer(column, column), bar, column @ bar), column)
+
+
+def from_states(with_all: FloatArray, without_one: FloatArray, weight: float) -> FloatArray:
+    """SP_I with and without one agent under the same weights: the difference is ξ_i x_i, and ξ_i was sent back."""
+    answer: FloatArray = (with_all - without_one) / weight
+    return answer
+
+
+def from_gram(complete: Rotated, later: Upload, rows: IntArray) -> FloatArray:
+    """One agent gone after two iterations: the Gram matrix of τ̂ lost its τ̂_iτ̂_iᵀ, of rank one (up to sign). [K]
+
+    F YYᵀFᵀ is known for every filter F from the closed form; the later upload gives the same for those who stayed.
+    """
+    filtered = filter_matrix(later.alpha, rows, len(complete.series)) @ complete.series
+    stayed = rotated(later)
+    # Gram matrices in the coordinates of Y₀: I − P Pᵀ has rank one, its vector is where the agent's axis went
+    left = np.linalg.lstsq(filtered, stayed, rcond=None)[0]
+    values, vectors = np.linalg.eigh(np.eye(complete.agents) - left @ left.T)
+    axis = vectors[:, -1]
+    along = float(complete.ones @ axis)
+    answer: FloatArray = complete.series @ axis * (1.0 if along >= 0 else -1.0)
+    return answer
 
 
 def test_one_agent_missing_from_sp1_is_disclosed(series):

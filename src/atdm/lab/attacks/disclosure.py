@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from atdm.kernel.rotation import Upload, filter_matrix, rotated
-from atdm.lab.attacks.rotation import Rotated
+from atdm.kernel.rotation import filter_matrix
 from atdm.types import FloatArray, IntArray
 
 
@@ -25,28 +24,6 @@ def column_from_outer(outer: FloatArray, bar: FloatArray, weight: float) -> Floa
     values, vectors = np.linalg.eigh((outer + outer.T) / 2)
     column: FloatArray = vectors[:, -1] * np.sqrt(max(values[-1], 0.0))
     return column if (column @ bar) * weight >= 0 else -column
-
-
-def from_states(with_all: FloatArray, without_one: FloatArray, weight: float) -> FloatArray:
-    """SP_I with and without one agent under the same weights: the difference is ξ_i x_i, and ξ_i was sent back."""
-    answer: FloatArray = (with_all - without_one) / weight
-    return answer
-
-
-def from_gram(complete: Rotated, later: Upload, rows: IntArray) -> FloatArray:
-    """One agent gone after two iterations: the Gram matrix of τ̂ lost its τ̂_iτ̂_iᵀ, of rank one (up to sign). [K]
-
-    F YYᵀFᵀ is known for every filter F from the closed form; the later upload gives the same for those who stayed.
-    """
-    filtered = filter_matrix(later.alpha, rows, len(complete.series)) @ complete.series
-    stayed = rotated(later)
-    # Gram matrices in the coordinates of Y₀: I − P Pᵀ has rank one, its vector is where the agent's axis went
-    left = np.linalg.lstsq(filtered, stayed, rcond=None)[0]
-    values, vectors = np.linalg.eigh(np.eye(complete.agents) - left @ left.T)
-    axis = vectors[:, -1]
-    along = float(complete.ones @ axis)
-    answer: FloatArray = complete.series @ axis * (1.0 if along >= 0 else -1.0)
-    return answer
 
 
 def averaged(uploads: Sequence[FloatArray]) -> FloatArray:
