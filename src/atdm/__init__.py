@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from atdm.model.diagnostics import Diagnostics, diagnose
     from atdm.model.fitted import Model
     from atdm.protocol.rules import Rules
-    from atdm.run import Cost, Fit, fit
+    from atdm.result import Cost, Fit
+    from atdm.run import fit
     from atdm.use.drift import Drift, drift
     from atdm.use.flexibility import Flexibility, flexibility
     from atdm.use.forecast import Forecast, forecast
@@ -34,7 +35,7 @@ _PLACES = {
     "Diagnostics": "model.diagnostics", "diagnose": "model.diagnostics", "Model": "model.fitted",
     "Rules": "protocol.rules",
     "report": "report",
-    "Cost": "run", "Fit": "run", "fit": "run",
+    "Cost": "result", "Fit": "result", "fit": "run",
     "Flexibility": "use.flexibility", "flexibility": "use.flexibility",
     "Forecast": "use.forecast", "forecast": "use.forecast",
     "Update": "model.current", "update": "use.update", "Drift": "use.drift", "drift": "use.drift",

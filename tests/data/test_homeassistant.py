@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from atdm.data.sources import open_source
-from atdm.data.sources.units import ENERGY, POWER, TEMPERATURE
+from atdm.data.units import ENERGY, POWER, TEMPERATURE
 from atdm.errors import DataError, UsageError
 
 from .recorded import ENERGY as COUNTER

@@ -13,7 +13,6 @@ from atdm.deploy.agent import link_agent
 from atdm.deploy.aggregator import Conductor
 from atdm.deploy.enrolment import create_roster, read_agent
 from atdm.deploy.fleet import FleetFile
-from atdm.deploy.rehearse import in_process
 from atdm.deploy.server import LocalServer
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.account import ASKED_TOO_OFTEN, OTHER_WEIGHTING
@@ -29,7 +28,7 @@ from atdm.transport import frames
 from atdm.transport.frames import Call, Here, Piece
 from atdm.transport.nats import AgentLink, Connection, NatsConfig, subject
 from atdm.transport.nkey import nkey_public
-from tests.deploy.theatre import AGENTS, LOOSE, PLAN, ROWS, ROWS_A_DAY, Theatre, kind_of
+from tests.deploy.theatre import AGENTS, LOOSE, PLAN, ROWS, ROWS_A_DAY, Theatre, in_process, kind_of
 
 EXACT = replace(LOOSE, dither=0.0, clip=1e9, solver_tolerance=1e-3)  # so that the answer is that in the clear
 

@@ -8,9 +8,8 @@ import pytest
 
 from atdm.deploy import events
 from atdm.deploy.events import from_line, to_line
-from atdm.deploy.rehearse import in_process
 from atdm.errors import RunAborted
-from tests.deploy.theatre import AGENTS, LOOSE, Theatre
+from tests.deploy.theatre import AGENTS, LOOSE, Theatre, in_process
 
 ROUNDS = {
     ("blind", "fitted"): ["Ready", "Secrets", "rows", "open", "step", "signs", "Seal", "Release"],

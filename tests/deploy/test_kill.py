@@ -13,8 +13,7 @@ import pytest
 
 from atdm.deploy.agent import read_account
 from atdm.deploy.enrolment import read_agent, read_roster
-from atdm.deploy.rehearse import in_process
-from tests.deploy.theatre import Theatre, agent_process, aggregator_process
+from tests.deploy.theatre import Theatre, agent_process, aggregator_process, in_process
 
 PATIENCE = 45.0  # s for a scenario
 

@@ -11,9 +11,10 @@ import pytest
 
 import atdm
 from atdm.data.format import Format
+from atdm.data.sources.table import Table
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.observe import observe_plan
-from atdm.deploy.own import read_own
+from atdm.deploy.own import OwnReadings
 from atdm.deploy.rehearse import write_data
 from atdm.deploy.watch import Seeing, until_next_row, watch_rows
 from atdm.errors import DataError, RunAborted, UsageError
@@ -237,6 +238,11 @@ def test_a_file_that_cannot_be_read_is_described_to_its_owner_and_not_to_the_agg
     assert theatre.runs[0].out == {name: f"{name}: its readings cannot be read at present: see this agent's own log"}
     assert not [text for text in theatre.said if "850" in text]
     assert len(own[0].time) == ROWS - LATER
+
+
+def read_own(data: Path, weather: Path, name: str, declared: Format):
+    """The readings in one agent's own file, under the rules every file is read by."""
+    return OwnReadings(Table(data, agent=name, declared=declared), weather, name, declared).read()
 
 
 def test_own_readings_may_go_beyond_the_weather_but_not_beside_it(tmp_path):

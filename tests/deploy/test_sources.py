@@ -13,14 +13,14 @@ from atdm.data.format import Format
 from atdm.data.sources import open_source
 from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
 from atdm.deploy.own import BACK, OwnReadings
-from atdm.deploy.rehearse import in_process, plan_of, set_up
+from atdm.deploy.rehearse import plan_of, set_up
 from atdm.errors import DataError
 from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.data.recorded import TEMPERATURE, Recorded
 from tests.deploy.homes import HEAT, NOMINAL, ROOM, ROUNDING_K, export
-from tests.deploy.theatre import Theatre, write_weather
+from tests.deploy.theatre import Theatre, in_process, write_weather
 
 HOMES, DAYS = 12, 20
 LOAD_KW = NOMINAL / 3600 / 2  # by how much a burner's whole seconds are off at most: the coarsest rounding  [kW]

@@ -20,7 +20,7 @@ from atdm.deploy.aggregator import AggregatorConfig, Conductor, Deployed, aggreg
 from atdm.deploy.enrolment import read_aggregator, read_roster
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.own import weather_from
-from atdm.deploy.rehearse import Stage, plan_of, set_up
+from atdm.deploy.rehearse import Stage, plan_of, run_beside, set_up
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.registry import OFFERED
@@ -211,3 +211,8 @@ def reopen(folder: Path, weights: str) -> Theatre:
         theatre.stage, theatre.cluster, fit_options(protocol="blind", **{**PLAN, "weights": weights}), LOOSE
     )
     return theatre
+
+
+def in_process(stage: Stage, plan: Plan) -> Deployed:
+    """The same parties with the same keys and files, as objects of one process."""
+    return run_beside(stage, plan)[0]

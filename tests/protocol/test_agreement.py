@@ -8,7 +8,8 @@ from atdm.data import Cluster
 from atdm.errors import UsageError
 from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
-from atdm.run import Fit, fit, make_plan, simulate
+from atdm.result import Fit
+from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")

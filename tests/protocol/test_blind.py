@@ -19,7 +19,8 @@ from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
 from atdm.protocol.rules import Rules
-from atdm.run import Fit, fit, make_plan, simulate
+from atdm.result import Fit
+from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
 from tests.protocol.test_agreement import difference

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 from atdm.deploy.agent import link_agent
-from atdm.deploy.rehearse import in_process
 from atdm.errors import RunAborted
 from atdm.protocol.account import MOST_ASKINGS
-from tests.deploy.theatre import Theatre, silent
+from tests.deploy.theatre import Theatre, in_process, silent
 
 pytest.importorskip("nats", reason="the nats extra is not installed")
 MINUTES = float(os.environ.get("ATDM_SOAK_MINUTES", "30"))

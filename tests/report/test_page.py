@@ -16,7 +16,7 @@ from atdm.report import learned
 from atdm.report.page import compare_page, fit_page
 from atdm.report.text import summary
 from atdm.report.words import restarted
-from atdm.run import percent
+from atdm.result import percent
 from tests.clusters import tiny
 
 VOID = {"meta", "link", "path", "rect", "circle", "br"}

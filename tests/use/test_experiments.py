@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import atdm
+from atdm.kernel.thermal import Coefficients
+from atdm.model import planning
 from atdm.model.diagnostics import impulse_filter
 
 Experiment = Callable[[str], atdm.Cluster]
@@ -23,7 +25,7 @@ def runs(experiment: Experiment) -> dict[str, atdm.Cluster]:
     return {run: experiment(run) for run in ("passive", "probed", *MOVED)}
 
 
-def slopes(model: atdm.Model, runs: dict[str, atdm.Cluster], first: int) -> dict[str, float]:
+def slopes(model: atdm.Model | Coefficients, runs: dict[str, atdm.Cluster], first: int) -> dict[str, float]:
     """Predicted over true change of the mean temperature in the rows from `first` on: least squares through zero."""
     base, found = runs["passive"], {}
     for run in MOVED:
@@ -32,6 +34,13 @@ def slopes(model: atdm.Model, runs: dict[str, atdm.Cluster], first: int) -> dict
         told = impulse_filter(model.alpha, np.convolve(change, model.beta)[: len(change)])[first:]
         found[run] = float(told @ truth / (truth @ truth))
     return found
+
+
+def estimated(fit: atdm.Fit) -> Coefficients:
+    """What would be planned with, refused or not."""
+    rows, calendar = fit.released, fit.judged.calendar
+    inputs = rows.inputs(calendar, fit.inputs.train)
+    return planning._estimate(inputs, rows.state, calendar, rows.probed_rows(), None)[0]
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -47,7 +56,7 @@ def test_after_five_days_of_steps_the_response_to_heat_is_true(runs, marked):
 
 def test_passive_rows_are_refused_for_what_thermostats_hide(runs):
     fit = atdm.fit(runs["passive"], "plain", weights="equal")
-    print(f"passive: {fit.judged.excitation}")
+    print(f"passive: {slopes(estimated(fit), runs, fit.inputs.train)}, {fit.judged.excitation}")
     assert fit.planning is None
     assert {refusal.reason for refusal in fit.judged.refusals} == {"standard error", "agreement"}
     with pytest.raises(atdm.UsageError, match="atdm probe"):
@@ -58,6 +67,7 @@ def test_passive_rows_are_refused_for_what_thermostats_hide(runs):
 @pytest.mark.parametrize("run", ["passive", "probed"])
 def test_fitted_weights_are_refused(runs, run):
     fit = atdm.fit(runs[run], "plain")
+    print(f"{run}, fitted: {slopes(estimated(fit), runs, fit.inputs.train)}")
     assert fit.planning is None and [refusal.reason for refusal in fit.judged.refusals] == ["weights"]
 
 
@@ -68,7 +78,8 @@ def test_one_building_alone_is_true_or_refused(runs, run, building):
     part = {name: only(cluster, building) for name, cluster in runs.items()}
     fit = atdm.fit(part[run], "plain", weights="equal", probed=PROBE if run == "probed" else None)
     found = None if fit.planning is None else slopes(fit.planning, part, fit.inputs.train)
-    print(f"{building} {run}: {found}, {[refusal.reason for refusal in fit.judged.refusals]}")
+    told = slopes(estimated(fit), part, fit.inputs.train)
+    print(f"{building} {run}: {told}, {[refusal.reason for refusal in fit.judged.refusals]}")
     low, high = (0.7, 1.4) if run == "passive" else (0.8, 1.25)
     assert found is None or all(low <= slope <= high for slope in found.values()), found
 

@@ -39,7 +39,8 @@ from atdm.report.folder import check_folder, write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import quality_dict, quality_table
 from atdm.report.use_text import choice_table
-from atdm.run import LoadKind, fit_cluster
+from atdm.result import LoadKind
+from atdm.run import fit_cluster
 from atdm.use.ready import problems
 
 app = typer.Typer()

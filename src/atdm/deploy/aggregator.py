@@ -43,7 +43,8 @@ from atdm.protocol.readings import Weather, timestamps
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.run import Cost, Fit, Window, attempt_now, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
+from atdm.result import Cost, Fit
+from atdm.run import Window, attempt_now, collect, make_plan, model_of_rows, outcome_of, rows_of_plan
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
 

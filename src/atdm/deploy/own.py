@@ -76,11 +76,6 @@ def _joined(known: Rows, now: Rows, since: int) -> Rows:
     return Rows(time, temperature, load, now.notes, now.agent)
 
 
-def read_own(data: Path, weather: Path, name: str, declared: Format) -> Readings:
-    """The readings in one agent's own file, under the rules every file is read by."""
-    return OwnReadings(Table(data, agent=name, declared=declared), weather, name, declared).read()
-
-
 def weather_from(path: Path, declared: Format | None = None) -> Weather:
     """All complete rows of a weather file; its hash is in the plan, so every party must hold the same rows."""
     sky = read_sky(path, Format() if declared is None else declared)

@@ -352,12 +352,7 @@ def _in_process_apart(stage: Stage, plan: Plan, observe: int) -> dict[str, Any]:
     return document
 
 
-def in_process(stage: Stage, plan: Plan) -> Deployed:
-    """The same parties with the same keys and files, as objects of one process."""
-    return _parties(stage, plan)[0]
-
-
-def _parties(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregator]:
+def run_beside(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggregator]:
     """A fit, and the parties after it; agents know the rows up to its end, and read on when asked for more."""
     weather, host = weather_from(stage.weather, stage.declared), Host()
     states = Path(tempfile.mkdtemp(prefix="beside-", dir=stage.folder))  # other accounts than those of the processes
@@ -427,7 +422,7 @@ def _main() -> None:
     stage = Stage(
         Path(task["folder"]), tuple(task["names"]), Path(task["weather"]), Format(**task["declared"]), Rules(**rules)
     )
-    done, agents, role = _parties(stage, msgspec.json.decode(task["plan"], type=Plan))
+    done, agents, role = run_beside(stage, msgspec.json.decode(task["plan"], type=Plan))
     document = done.as_dict()
     if task["observe"]:
         document["observed"] = _observed_in_process(done.fit.model, agents, role, task["observe"])

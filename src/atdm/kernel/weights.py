@@ -76,11 +76,3 @@ def nonnegative_weights(z: FloatArray, ridge: float) -> FloatArray:
             violated = np.zeros(agents, dtype=bool)
             violated[last] = True
         free ^= violated
-
-
-def kkt_violation(z: FloatArray, ridge: float, weights: FloatArray) -> float:
-    """Largest relative violation of the optimality conditions of Eq. (4) with ξ ≥ 0."""
-    gradient = z.T @ (z @ weights) + ridge * weights
-    nu = float(weights @ gradient)
-    slack = gradient / nu - 1.0
-    return float(max(-slack.min(), np.abs(slack[weights > 0]).max(), -weights.min(), abs(weights.sum() - 1.0)))

@@ -12,7 +12,8 @@ from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import LAGGED
 from atdm.protocol.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
-from atdm.run import Fit, fit_cluster
+from atdm.result import Fit
+from atdm.run import fit_cluster
 
 
 def parse_protocols(text: str) -> tuple[ProtocolName, ...]:

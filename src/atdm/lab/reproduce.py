@@ -14,7 +14,8 @@ from atdm.errors import UsageError
 from atdm.kernel.design import LAGGED, REFERENCE_TEMP
 from atdm.kernel.thermal import Coefficients, accuracy, free_run
 from atdm.lab.inference import PERIODS, STARTS, Inference, infer
-from atdm.run import Fit, fit
+from atdm.result import Fit
+from atdm.run import fit
 from atdm.types import FloatArray
 
 TOLERANCE = 1e-5  # with which the paper's iterations come out; it prints 1e-6

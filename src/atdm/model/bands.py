@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.kernel.design import Inputs
 from atdm.kernel.thermal import Coefficients
-from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.physical import impulse_response
 from atdm.model.released import rounded
 from atdm.types import FloatArray, IntArray
@@ -108,14 +106,6 @@ def record_of(expected: FloatArray, step: pd.Timedelta) -> Record:
         step=step, expected=rounded(table, DIGITS), origins=int(np.isfinite(size[:, 0]).sum()), time=none,
         errors=np.empty((0, expected.shape[1])),
     )  # fmt: skip
-
-
-def forecast_errors(
-    c: Coefficients, inputs: Inputs, state: FloatArray, first: int, steps: int
-) -> tuple[IntArray, FloatArray]:
-    """Origins from row `first` on, and the errors of their forecasts, origins × steps."""
-    origins = origins_in(inputs, first, len(inputs), c.order)
-    return origins, rolling_errors(c, inputs, state, origins, steps)
 
 
 def held(record: Record, level: float) -> Held:

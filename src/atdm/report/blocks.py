@@ -10,7 +10,7 @@ from rich.text import Text
 
 from atdm.report import learned, page
 from atdm.report.chart import Chart
-from atdm.run import Fit
+from atdm.result import Fit
 
 
 @dataclass(frozen=True, slots=True)

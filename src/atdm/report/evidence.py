@@ -12,7 +12,7 @@ from atdm.kernel.thermal import Coefficients, free_run, one_step
 from atdm.model.bands import LEVELS, held
 from atdm.model.diagnostics import Diagnostics, impulse_filter
 from atdm.model.horizons import origins_in, rolling_errors
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.types import FloatArray, IntArray
 from atdm.use.forecast import Coverage, coverage
 

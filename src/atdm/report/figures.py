@@ -15,7 +15,7 @@ from atdm.report.evidence import (
     step_hours,
     step_response,
 )
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.types import FloatArray
 
 ACTUAL, MODEL, OTHER, THIRD = 0, 1, 2, 3  # colours of page.css

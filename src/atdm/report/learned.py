@@ -5,7 +5,7 @@ from html import escape
 from math import prod
 from typing import Any
 
-from atdm.run import Fit
+from atdm.result import Fit
 
 Row = dict[str, Any]
 

@@ -27,7 +27,7 @@ from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import coverage_of, diagnosis, step_hours
 from atdm.report.words import goodness, planning, r2_text, remedies, restarted, search, under, weighting
-from atdm.run import Fit, percent
+from atdm.result import Fit, percent
 
 COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
 HELP = (

@@ -13,7 +13,7 @@ from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.report.evidence import coverage_of
 from atdm.report.use_text import coverage_table, horizons_table
 from atdm.report.words import planning, r2_text, remedies, restarted, search, under
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.use.ready import problems, short_of
 
 

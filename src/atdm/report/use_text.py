@@ -14,7 +14,7 @@ from atdm.deploy.observe import Observation
 from atdm.model.current import Update
 from atdm.model.diagnostics import Diagnostics
 from atdm.report.words import under
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility
 from atdm.use.forecast import Coverage, Forecast

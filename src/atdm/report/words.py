@@ -7,7 +7,7 @@ import pandas as pd
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, GROWN, OTHER_COMPANY, OTHER_GRID, OTHER_WEIGHTING, SPENT, TOO_MANY_DAYS
 from atdm.protocol.company import TOO_FEW
-from atdm.run import Fit, percent
+from atdm.result import Fit, percent
 
 HELPS = {  # by the fixed words with which an agent stays out
     TOO_FEW: "complete the readings, or choose a window in which they are there",

@@ -28,7 +28,7 @@ from atdm.model.diagnostics import impulse_filter, roots
 from atdm.model.fitted import Model
 from atdm.model.planning import Planning
 from atdm.model.released import Released
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.types import FloatArray
 from atdm.use.planned import expected_load, load_model, margins, planned, rows_of, settled_load
 from atdm.use.series import last_rows, past_rows, span

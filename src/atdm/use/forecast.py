@@ -18,7 +18,7 @@ from atdm.model.bands import LEVELS, Record, half_widths, held
 from atdm.model.fitted import Model
 from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, rolling_errors
 from atdm.model.released import released_rows
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.types import FloatArray
 from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill
 from atdm.use.series import continued, initial_values, last_rows, past_rows, span

@@ -12,7 +12,7 @@ from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.load import LoadModel, estimate_load
 from atdm.model.planning import Planning, planning_of
 from atdm.model.released import Released
-from atdm.run import Fit
+from atdm.result import Fit
 from atdm.types import FloatArray
 
 

@@ -1,6 +1,6 @@
 """Series that people bring to a model: load plans, prices, aggregate temperatures, future weather."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
@@ -177,14 +177,6 @@ def parse_initial(text: str) -> list[float] | pd.DataFrame:
         return [float(part) for part in text.split(",")]
     except ValueError:
         return _read_columns(text, ("aggregate_temp_c",), ("load_kw",), None)
-
-
-def parse_list(text: str, kind: Callable[[str], T]) -> list[T]:
-    """Values separated by commas."""
-    try:
-        return [kind(part.strip()) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"{text!r} is not a list of numbers: write them like 1,2,3") from None
 
 
 def parse_range(text: str, name: str) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from atdm.data.units import ENERGY, POWER, TEMPERATURE
 from atdm.errors import UsageError
 
 Quantity = Literal["temperature", "load", "outdoor", "solar"]
@@ -37,22 +38,11 @@ class Unit:
 
 
 _UNITS = (
-    Unit("°C", "temperature", 1.0),
-    Unit("°F", "temperature", 5 / 9, -160 / 9),
-    Unit("K", "temperature", 1.0, -273.15),
+    *(Unit(name, "temperature", *turned) for name, turned in TEMPERATURE.items()),
     Unit("0.1°C", "temperature", 0.1),
     Unit("0.01°C", "temperature", 0.01),
-    Unit("W", "power", 1e-3),
-    Unit("kW", "power", 1.0),
-    Unit("MW", "power", 1e3),
-    Unit("BTU/h", "power", 2.9307107e-4),
-    Unit("Wh", "energy", 1e-3),
-    Unit("kWh", "energy", 1.0),
-    Unit("MWh", "energy", 1e3),
-    Unit("J", "energy", 1 / 3.6e6),
-    Unit("kJ", "energy", 1 / 3600),
-    Unit("MJ", "energy", 1 / 3.6),
-    Unit("GJ", "energy", 1000 / 3.6),
+    *(Unit(name, "power", POWER[name]) for name in ("W", "kW", "MW", "BTU/h")),  # not mW: case is not looked at
+    *(Unit(name, "energy", ENERGY[name]) for name in ("Wh", "kWh", "MWh", "J", "kJ", "MJ", "GJ")),
     Unit("W/m²", "irradiance", 1.0),
     Unit("kW/m²", "irradiance", 1e3),
     Unit("Wh/m²", "irradiation", 1.0),

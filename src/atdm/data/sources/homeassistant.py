@@ -26,7 +26,7 @@ from atdm.data.sources.held import Series
 from atdm.data.sources.recorder import PERIODS, Recorder, RecorderDatabase, Run, States
 from atdm.data.sources.secret import read_secret
 from atdm.data.sources.source import Rows, Source
-from atdm.data.sources.units import ENERGY, POWER, TEMPERATURE, celsius
+from atdm.data.units import ENERGY, POWER, TEMPERATURE, celsius
 from atdm.errors import DataError, UsageError
 from atdm.types import BoolArray, FloatArray, IntArray
 

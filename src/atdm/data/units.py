@@ -1,4 +1,4 @@
-"""Units as Home Assistant writes them, and what turns their values into °C, kW and kWh."""
+"""Units by the names that devices give them, and what turns their values into °C, kW and kWh."""
 
 from atdm.types import FloatArray
 
