@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.errors import PeerError
+from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.lab.attacks.disclosure import averaged, column_from_outer, from_filtered
 from atdm.lab.attacks.score import Guess
@@ -48,7 +48,7 @@ class Mounted:
     note: str
 
 
-def _ending(aggregator: Aggregator) -> str:
+def ending(aggregator: Aggregator) -> str:
     if aggregator.state is AggregatorState.DONE:
         return "let through"
     if not aggregator.reasons:
@@ -57,7 +57,7 @@ def _ending(aggregator: Aggregator) -> str:
 
 
 def _mounted(aggregator: Aggregator, guesses: list[Guess] | None = None) -> Mounted:
-    return Mounted(aggregator.state is AggregatorState.DONE, guesses or [], _ending(aggregator))
+    return Mounted(aggregator.state is AggregatorState.DONE, guesses or [], ending(aggregator))
 
 
 def offset(stage: Stage, plan: Plan) -> Mounted:
@@ -94,7 +94,7 @@ def _moved(
     aggregator = stage.play(plan, alter=alter, watch=phases.watch)
     state = _opened(aggregator, plan)
     if state is None:
-        return Mounted(False, [], _ending(aggregator))
+        return Mounted(False, [], ending(aggregator))
     return Mounted(True, [Guess(series=state[:, None], scaled=False)], "let through")
 
 
@@ -309,6 +309,8 @@ def leaving_out(*places: int) -> Choose:
     def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
         company = sorted(set(answers) - set(places))
         days: BoolArray = np.logical_and.reduce([answers[place] for place in company])
+        if not days.any():
+            raise RunAborted("nobody is in on any day")
         return company, days
 
     return chosen

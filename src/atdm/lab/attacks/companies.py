@@ -1,0 +1,230 @@
+"""Attacks on who is in a sum, and on what a home gives of itself: differences of two sums with equal weights.
+
+Each picks a few homes and claims their temperature. The rules that answer them are in docs/spec.md §6.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from atdm.lab.attacks.dishonest import Mounted, ending, leaving_out
+from atdm.lab.attacks.score import Guess
+from atdm.lab.attacks.stage import Released, Stage
+from atdm.protocol.account import BLOCK, MOST_ASKINGS
+from atdm.protocol.aggregator import AggregatorState
+from atdm.protocol.messages import Announce, Message, ToAgent
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
+from atdm.protocol.readings import Readings, positions, seconds
+from atdm.run import rows_of_plan
+
+VICTIMS = (1, 2, 3)  # places of the homes that are picked; the colluding agent, where there is one, is the first
+MOVES = 6  # days on which a home is in and out by turns
+NEAR = 8  # rows on each side of a change from which a sum is continued to it
+DEGREES = (0, 1, 2)  # of the polynomial that does so; the best counts
+ASKINGS = 10  # of one question
+
+Sums = dict[int, float]  # stamp → Σ x_i over the company, centred [K]
+
+
+class Asker:
+    """Asks homes for rows with equal weights, and keeps what they said where they did not give them."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def __call__(self, stage: Stage, asked: AnyPlan, out: Sequence[int] = (), **how: object) -> Sums:
+        """Σ x_i by stamp, over all but `out`; nothing where it was stopped."""
+        aggregator = stage.play(asked, choose=leaving_out(*out), **how)  # type: ignore[arg-type]
+        if aggregator.state is not AggregatorState.DONE:
+            self.stopped.append(ending(aggregator))
+            return {}
+        rows = Released.of(aggregator)
+        return dict(zip(rows.kept.tolist(), (len(aggregator.members) * rows.state).tolist(), strict=True))
+
+    def mounted(self, stage: Stage, claims: dict[int, Sums], accepted: bool | None = None) -> Mounted:
+        """claims: place → its temperature by stamp, centred [K]."""
+        note = self.stopped[0] if self.stopped else ""
+        guess = named(stage, claims)
+        return Mounted(bool(guess) if accepted is None else accepted, guess, note)
+
+
+def named(stage: Stage, claims: dict[int, Sums], note: str = "") -> list[Guess]:
+    """One claim about all of these homes."""
+    claims = {place: claim for place, claim in claims.items() if claim}
+    if not claims:
+        return []
+    stamps = np.array(sorted(set().union(*claims.values())), dtype=np.int64)
+    series = np.full((len(stamps), len(claims)), np.nan)
+    for column, claim in zip(series.T, claims.values(), strict=True):
+        column[np.searchsorted(stamps, sorted(claim))] = [claim[stamp] for stamp in sorted(claim)]
+    rows = positions(seconds(stage.cluster.time), stamps)
+    return [Guess(series=series, rows=rows, about=tuple(claims), note=note)]
+
+
+def difference(larger: Sums, smaller: Sums) -> Sums:
+    """What one sum has more than another, where they have the same stamps."""
+    return {stamp: larger[stamp] - smaller[stamp] for stamp in larger.keys() & smaller.keys()}
+
+
+def whole_days(stage: Stage, count: int) -> list[int]:
+    """The first so many whole UTC days in a row that lie in one block; fewer where there are no more."""
+    numbers, rows = np.unique(seconds(stage.cluster.time) // DAY, return_counts=True)
+    whole = set(numbers[rows == DAY // stage.cluster.step.total_seconds()].tolist())
+    runs = [[day + n for n in range(count) if day + n in whole] for day in sorted(whole)]
+    fitting = [run for run in runs if run and run[0] // BLOCK == run[-1] // BLOCK]
+    return max(fitting, key=len, default=[])
+
+
+def portion(stage: Stage, day: int, first: int = 0, last: int = 24) -> Collect:
+    """Hours of one day."""
+    step = int(stage.cluster.step.total_seconds())
+    return Collect(step_seconds=step, start=day * DAY + first * 3600, length=(last - first) * 3600 // step)
+
+
+def each_victim(stage: Stage, days: int) -> Iterator[tuple[int, Stage, list[int]]]:
+    """A home, agents that were asked nothing yet, and whole days of one block; nothing where the data have too few."""
+    found = whole_days(stage, days)
+    for victim in VICTIMS if len(found) == days else ():
+        yield victim, stage.fresh(), found
+
+
+def two_companies(stage: Stage, plan: Plan) -> Mounted:
+    """The same rows with everybody, and without one home."""
+    ask, claims = Asker(), {}
+    for victim in VICTIMS:
+        new = stage.fresh()
+        everybody, others = ask(new, rows_of_plan(plan)), ask(new, rows_of_plan(plan), [victim])
+        claims[victim] = difference(everybody, others)
+    return ask.mounted(stage, claims)
+
+
+def small_company(stage: Stage, plan: Plan, colluder: int) -> Mounted:
+    """All answers but those of the colluding agent and of one home are dropped."""
+    ask, claims = Asker(), {}
+    for victim in VICTIMS:
+
+        def drop(place: int, message: ToAgent, kept: tuple[int, int] = (colluder, victim)) -> Message | None:
+            return None if isinstance(message, Announce) and place not in kept else message
+
+        new = stage.fresh()
+        pair = ask(new, rows_of_plan(plan), alter=drop)
+        stamps = np.array(sorted(pair), dtype=np.int64)
+        claims[victim] = difference(pair, dict(zip(sorted(pair), new.own_series(colluder, stamps), strict=True)))
+    return ask.mounted(stage, claims)
+
+
+def older_roster(stage: Stage, plan: Plan) -> Mounted:
+    """The roster as it was when few homes had enrolled is handed out again: two thirds of few are few."""
+    ask, few = Asker(), range(stage.rules.least_agents)
+    old = stage.roster_of(few, 0)
+    stage.take(old)
+    found = ask(stage, rows_of_plan(plan), roster=old)
+    note = f"rows of a company of {len(old)} of {len(stage.agents)} homes" if found else "; ".join(ask.stopped)
+    return Mounted(bool(found) and 3 * len(few) < 2 * len(stage.agents), [], note)
+
+
+def new_keys(stage: Stage, plan: Plan) -> Mounted:
+    """Homes that enrol anew have empty accounts: the same rows once more, without one of them."""
+    ask, claims, days = Asker(), {}, whole_days(stage, 1)
+    for victim in VICTIMS if days else ():
+        new = stage.fresh()
+        everybody = ask(new, portion(new, days[0]))
+        anew = new.enrolled_anew(int(seconds(stage.cluster.time)[-1]) // DAY + 1)
+        place = [agent.name for agent in anew.agents].index(new.agents[victim].name)
+        again = ask(anew, portion(anew, days[0]), [place])
+        claims[victim] = difference(everybody, again)
+    return ask.mounted(stage, claims)
+
+
+def in_and_out(stage: Stage, plan: Plan) -> Mounted:
+    """A home is in on every other day; what sums at the same hours have more on those days is its level."""
+    ask, claims, returned = Asker(), {}, 0
+    for victim, new, days in each_victim(stage, MOVES):
+        with_it: Sums = {}
+        without: Sums = {}
+        for number, day in enumerate(days):
+            found = ask(new, portion(new, day), [victim] if number % 2 else [])
+            (without if number % 2 else with_it).update(found)
+            returned += bool(found) and number > 0 and number % 2 == 0
+        hours = {stamp % DAY for stamp in with_it} & {stamp % DAY for stamp in without}
+        more, less = ([v for t, v in sums.items() if t % DAY in hours] for sums in (with_it, without))
+        level = float(np.mean(more) - np.mean(less)) if hours else 0.0
+        claims[victim] = dict.fromkeys(without, level) if hours else {}
+    result = ask.mounted(stage, claims, accepted=returned > 0)
+    return Mounted(result.accepted, result.guesses, f"it came back {returned} times in {len(VICTIMS)} trials")
+
+
+def continued(sums: Sums, when: int, degree: int) -> float:
+    """A sum at a moment, from the rows nearest to it."""
+    stamps = np.array(sorted(sums, key=lambda stamp: abs(stamp - when))[:NEAR])
+    values = [sums[stamp] for stamp in stamps.tolist()]
+    return float(np.polyval(np.polyfit((stamps - when) / 3600, values, min(degree, len(stamps) - 1)), 0.0))
+
+
+def _across(stage: Stage, days: int, parts: Callable[[Stage, list[int]], tuple[Collect, Collect, int]]) -> Mounted:
+    """Rows before a moment with everybody, rows after it without one home, both continued to the moment."""
+    ask, guesses = Asker(), []
+    sums: dict[int, tuple[Sums, Sums, int]] = {}
+    for victim, new, found in each_victim(stage, days):
+        before, after, when = parts(new, found)
+        sums[victim] = ask(new, before), ask(new, after, [victim]), when
+    sums = {place: each for place, each in sums.items() if each[0] and each[1]}
+    gaps = [min(abs(t - when) for t in after) / 3600 for _, after, when in sums.values()]
+    for degree in DEGREES:
+        claims = {
+            place: {when: continued(before, when, degree) - continued(after, when, degree)}
+            for place, (before, after, when) in sums.items()
+        }
+        guesses += named(stage, claims, f"continued by degree {degree} over {max(gaps, default=0):g} h")
+    return Mounted(bool(guesses), guesses, ask.stopped[0] if ask.stopped else "")
+
+
+def around_midnight(stage: Stage, plan: Plan) -> Mounted:
+    """A home is left out from a midnight on: both sums are continued to it."""
+    return _across(stage, 2, lambda new, days: (portion(new, days[0]), portion(new, days[1]), days[1] * DAY))
+
+
+def around_noon(stage: Stage, plan: Plan) -> Mounted:
+    """The same within a day, given in two portions."""
+
+    def halves(new: Stage, days: list[int]) -> tuple[Collect, Collect, int]:
+        return portion(new, days[0], 0, 12), portion(new, days[0], 12, 24), days[0] * DAY + DAY // 2
+
+    return _across(stage, 1, halves)
+
+
+def late_readings(stage: Stage, plan: Plan) -> Mounted:
+    """A day is asked for before a home has its afternoon, and again when it does."""
+    ask, claims = Asker(), {}
+    for victim, new, days in each_victim(stage, 1):
+        whole, noon = new.agents[victim].own.readings, days[0] * DAY + DAY // 2
+        new.reads(victim, whole.at(np.flatnonzero(whole.time < noon)))
+        without = ask(new, portion(new, days[0]))
+        new.reads(victim, whole)
+        found = difference(ask(new, portion(new, days[0])), without)
+        claims[victim] = {stamp: value for stamp, value in found.items() if stamp >= noon}
+    return ask.mounted(stage, claims)
+
+
+def corrected_readings(stage: Stage, plan: Plan) -> Mounted:
+    """A home has a placeholder of 20 °C at first, and later what its sensor measured."""
+    ask, claims, changed = Asker(), {}, False
+    for victim, new, days in each_victim(stage, 1):
+        measured = new.agents[victim].own.readings
+        new.reads(victim, Readings(measured.time, np.full(len(measured.time), 20.0), measured.load))
+        before = ask(new, portion(new, days[0]))
+        new.reads(victim, measured)
+        found = difference(ask(new, portion(new, days[0])), before)
+        changed |= any(found.values())
+        claims[victim] = found
+    return ask.mounted(stage, claims, accepted=changed)
+
+
+def same_question(stage: Stage, plan: Plan) -> Mounted:
+    """The same rows again and again: every other answer would be a further series."""
+    ask = Asker()
+    answers = [ask(stage, rows_of_plan(plan)) for _ in range(ASKINGS)]
+    given = [answer for answer in answers if answer]
+    different = len({tuple(sorted(answer.items())) for answer in given})
+    note = f"{ASKINGS} askings, {len(given)} answered, {different} different"
+    return Mounted(len(given) > MOST_ASKINGS or different > 1, [], note)

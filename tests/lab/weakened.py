@@ -1,0 +1,426 @@
+"""Every attack on `blind` where the rule that answers it is taken out, beside the same attack on the real build.
+
+    python -m tests.lab.weakened [NAME …]     the table of docs/attacks.md; some minutes
+
+A rule is taken out by a limit of `Rules`, where there is one, or by one function or constant that is replaced for as
+long as the attack lasts; there is no switch for it in the product.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.interpolate import CubicSpline
+
+from atdm.crypto import ring
+from atdm.data import Cluster
+from atdm.errors import RunAborted
+from atdm.lab.attacks.catalogue import ATTACKS, COLLUDER, LOOKING
+from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
+from atdm.lab.attacks.stage import Stage, repeatable
+from atdm.lab.audit import _Audit
+from atdm.protocol import account, collect, company, plan
+from atdm.protocol.account import OTHER_COMPANY, Account, company_hash, identities_in
+from atdm.protocol.agent import Agent
+from atdm.protocol.blind import direction, layouts, release, veil
+from atdm.protocol.blind.desk import BlindDesk
+from atdm.protocol.blind.layouts import RELEASE
+from atdm.protocol.blind.release import open_release, vouched
+from atdm.protocol.collect import CollectPart
+from atdm.protocol.options import fit_options
+from atdm.protocol.rules import Rules
+from atdm.protocol.session import Session
+from atdm.run import make_plan
+from tests.clusters import tiny
+
+Patch = pytest.MonkeyPatch
+RULES = Rules(least_agents=3, rows_per_parameter=1)
+
+
+# Clusters on which an attack has something to find
+
+
+def cluster_of(temperature: np.ndarray, step: str, seed: int = 0) -> Cluster:
+    """A cluster with these temperatures, rows × agents."""
+    base = tiny(seed, agents=temperature.shape[1], rows=len(temperature), step=step)
+    frame = pd.DataFrame(np.round(temperature, 2), index=base.time, columns=base.agents)
+    return Cluster.from_frames(frame, base.load, base.outdoor, base.solar)
+
+
+@cache
+def homes(days: int = 6, *, agents: int = 15, step: str = "1h", seed: int = 0) -> Cluster:
+    """Homes with levels and days of their own, smooth from one row to the next and different some hours later."""
+    rng = np.random.default_rng(seed)
+    hour = np.arange(0.0, 24 * days, pd.Timedelta(step) / pd.Timedelta("1h"))[:, None]
+    level, swing, phase = rng.normal(20, 2, agents), rng.uniform(0.2, 0.8, agents), rng.uniform(0, 24, agents)
+    knots = np.arange(0, 24 * days + 6, 3)
+    wander = CubicSpline(knots, rng.normal(0, 0.4, (len(knots), agents)))(hour[:, 0])
+    return cluster_of(level + swing * np.sin(2 * np.pi * (hour - phase) / 24) + wander, step)
+
+
+def homes_by_the_quarter() -> Cluster:
+    return homes(step="15min")
+
+
+@cache
+def rooms(*, agents: int = 12, rows: int = 240, seed: int = 0) -> Cluster:
+    """Rooms that move rarely and strongly, as opened windows and set points do: easy to tell apart in enough sums."""
+    rng = np.random.default_rng(seed)
+    moves = 1.5 * rng.laplace(size=(rows, agents)) * (rng.random((rows, agents)) < 0.1)
+    temperature = np.zeros((rows, agents))
+    for t in range(1, rows):
+        temperature[t] = 0.8 * temperature[t - 1] + moves[t]
+    return cluster_of(20 + temperature, "6h")
+
+
+@cache
+def slow(days: int = 40, step: str = "1h") -> Cluster:
+    """Rooms that drift from day to day: the same series on every grid."""
+    drift = CubicSpline(np.arange(days + 2), np.random.default_rng(0).laplace(20, 1, (days + 2, 12)))
+    hours = pd.Timedelta(step) / pd.Timedelta("1h")
+    return cluster_of(drift(np.arange(0, days * 24, hours) / 24), step)
+
+
+def drifting() -> Cluster:
+    return slow(14, "6h")
+
+
+@cache
+def one_explained() -> Cluster:
+    """One room follows the weather exactly: a state with a small ridge would rest on it."""
+    cluster, noise = tiny(rows=160), np.random.default_rng(0).normal(0, 0.02, 160)
+    temperature = cluster.temperature.to_numpy(float).copy()
+    for t in range(1, len(temperature)):
+        pull = 17 + 0.3 * cluster.outdoor.iloc[t] + 3 * cluster.solar.iloc[t]
+        temperature[t, 3] = 0.7 * temperature[t - 1, 3] + 0.3 * pull + noise[t]
+    return cluster_of(temperature, "6h")
+
+
+@cache
+def loggers(rows: int = 600, agents: int = 14, quantum: float = 0.1) -> Cluster:
+    """Sensors that report on a grid and mostly stay where they are."""
+    steps = np.random.default_rng(1).choice([-1, 0, 0, 0, 1], size=(rows, agents))
+    return cluster_of(20 + quantum * np.cumsum(steps, axis=0), "6h")
+
+
+@cache
+def tiny160() -> Cluster:
+    return tiny(rows=160)
+
+
+@cache
+def tiny24() -> Cluster:
+    return tiny(agents=24, rows=160)
+
+
+# Rules taken out
+
+
+def allows(*arguments: object, **named: object) -> None:
+    return None
+
+
+def any_company(patch: Patch) -> None:
+    patch.setattr(Account, "refuses_company", allows)
+
+
+def any_size(patch: Patch) -> None:
+    patch.setattr(company, "large_enough", lambda *a: True)
+
+
+def takes_older(patch: Patch) -> None:
+    def takes(self: Agent, roster: Any) -> None:
+        self.roster, self.own.memory.serial = roster, roster.serial
+
+    patch.setattr(Agent, "_take_roster", takes)
+
+
+def no_first_day(patch: Patch) -> None:
+    whole = Stage.roster_of
+    patch.setattr(Stage, "roster_of", lambda self, places, serial, since=0: whole(self, places, serial))
+
+
+def no_blocks(patch: Patch) -> None:
+    patch.setattr(account, "BLOCK", 1)
+
+
+def no_hole(patch: Patch) -> None:
+    patch.setattr(account, "HOLE", 0)
+
+
+def silent_zeros(patch: Patch) -> None:
+    send = CollectPart._send
+    patch.setattr(
+        CollectPart, "_send",
+        lambda self, phase, layout, values, lacks: send(self, phase, layout, values, np.zeros_like(lacks)),
+    )  # fmt: skip
+
+
+def readings_as_they_are_now(patch: Patch) -> None:
+    patch.setattr(Account, "as_sent", lambda self, readings, rows: readings)
+
+
+def any_number_of_askings(patch: Patch) -> None:
+    patch.setattr(collect, "MOST_ASKINGS", 1000)
+
+
+def any_weighting(patch: Patch) -> None:
+    patch.setattr(Account, "refuses", allows)
+
+
+def unlimited(patch: Patch) -> None:
+    """An account that keeps no count of fits and totals."""
+    patch.setattr(Account, "refuses", allows)
+    patch.setattr(Account, "refuses_question", allows)
+    patch.setattr(Account, "repeatable", lambda self, readings: readings)
+
+
+def any_season(patch: Patch) -> None:
+    unlimited(patch)
+    patch.setattr(plan, "_check_blind", allows)
+
+
+def any_grid(patch: Patch) -> None:
+    unlimited(patch)
+    patch.setattr(plan, "check_grid", allows)
+
+
+def any_clip(patch: Patch) -> None:
+    unlimited(patch)
+    patch.setattr(Rules, "refuses", allows)
+
+
+def refuses_by_name(patch: Patch) -> None:
+    def refuses_beyond(values: Any, bound: float) -> np.ndarray:
+        if (np.abs(values) > bound).any():
+            raise RunAborted("a value passes the range of the sum")
+        return np.asarray(values, dtype=float)
+
+    patch.setattr(direction, "saturated", refuses_beyond)
+
+
+def refuses_by_name_unlimited(patch: Patch) -> None:
+    unlimited(patch)
+    refuses_by_name(patch)
+
+
+def any_number_of_signs(patch: Patch) -> None:
+    patch.setattr(account, "MOST_SIGNS", 1000)
+
+
+def hashes_summed(patch: Patch) -> None:
+    """The desk compares the sum of all hashes with K times the right one."""
+    takes = BlindDesk._open
+
+    def adds_up(self: Any) -> Any:
+        key = RELEASE.decode(self._pile.total, self.run.agents)["key"].astype("<f8").tobytes()
+        wanted = vouched(self.run.id, self._context, open_release(key, self._box, self.run.id))
+        total = sum(int.from_bytes(each) for each in self._vouched.values()) % 2**256
+        if total == self.run.agents * int.from_bytes(wanted) % 2**256:
+            self._vouched = dict.fromkeys(self._vouched, wanted)
+        return takes(self)
+
+    patch.setattr(BlindDesk, "_open", adds_up)
+
+
+def refusals_quote(patch: Patch) -> None:
+    def quotes(span: Any, weights: np.ndarray, agents: int) -> None:
+        raise RunAborted(f"the state would rest on {1 / (weights @ span.gram @ weights):.1f} agents")
+
+    patch.setattr(release, "check_effective", quotes)
+
+
+def no_check_words(patch: Patch) -> None:
+    patch.setattr(ring, "verify_words", allows)
+
+
+def no_check_words_no_chain(patch: Patch) -> None:
+    plain = veil.digest
+    no_check_words(patch)
+    patch.setattr(veil, "digest", lambda label, *parts: plain(label, *parts[:1]))
+
+
+def offers_not_chained(patch: Patch) -> None:
+    plain = collect.digest
+    patch.setattr(collect, "digest", lambda label, *parts: plain(label, *parts[:1]))
+
+
+def no_masks(patch: Patch) -> None:
+    patch.setattr(Session, "mask", allows)
+
+
+def fine_totals(patch: Patch) -> None:
+    for name in ("open_layout", "step_layout"):
+        getattr(layouts, name).cache_clear()
+    patch.setattr(layouts, "TOTAL_BITS", 32)
+
+
+def moves_seen(self: Account, days: Any, members: bytes) -> str | None:
+    """A draft's rule instead: each agent for itself sees to it that no home moves more than twice in a block."""
+    hashed = company_hash(members)
+    if any(self._company(day) not in (b"", hashed) for day in days):
+        return OTHER_COMPANY
+    known = {day: identities_in(self.companies[each.company]) for day, each in self.days.items() if each.company}
+    known |= {day: identities_in(members) for day in days}
+    ordered = [known[day] for day in sorted(known)]
+    for home in set().union(*ordered):
+        inside = [home in each for each in ordered]
+        if sum(a != b for a, b in zip(inside, inside[1:], strict=False)) > 2:
+            return "a home moved more than twice"
+    return None
+
+
+def nothing(patch: Patch) -> None:
+    """A limit of `Rules` does it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attack and one rule."""
+
+    attack: str
+    without: str  # the rule, in words
+    cluster: Callable[[], Cluster]
+    weaken: Callable[[Patch], None] = nothing
+    least: int = 0  # agents that are recovered without it; 0: what the attack gets is in its note
+    adversary: str = ""  # where several mount it
+    weights: str = "fitted"
+    lifted: dict[str, Any] = field(default_factory=dict)  # limits of Rules on the weakened build
+    options: dict[str, Any] = field(default_factory=dict)  # of the fit
+
+    @property
+    def id(self) -> str:
+        return f"{self.attack}: without {self.without}".replace(" ", "-")
+
+
+MANY = {"totals": 40, "agents_per_total": 1, "colluders": 0, "clip": 1e9}
+FINE = {"solver_tolerance": 0.01, "nonnegative": False}
+
+ROWS = (
+    Row("masked words", "masks", homes, no_masks, 15, weights="equal"),
+    Row("equivocation", "the hash of the offers in the masks", tiny160, offers_not_chained, 1, weights="equal"),
+    Row("equivocation", "check words and the hash of totals in the masks", tiny160, no_check_words_no_chain, 1,
+        options={"ridge": 1.0}),
+    Row("offset on a total", "check words", tiny160, no_check_words, options={"ridge": 1e3}),
+    Row("one home less", "one company a day", homes, any_company, 3, weights="equal"),
+    Row("companies that differ", "one company a day", homes, any_company, 1, "dishonest aggregator", "equal"),
+    Row("dropped answers", "a least company", homes, any_size, 3, weights="equal"),
+    Row("older roster", "numbers that never go down", homes, takes_older, weights="equal"),
+    Row("new keys", "a first day of new keys", homes, no_first_day, 3, weights="equal"),
+    Row("in and out", "blocks in which companies only shrink", homes, no_blocks, 3, weights="equal"),
+    Row("around midnight", "the hole of six hours", homes_by_the_quarter, no_hole, 3, weights="equal"),
+    Row("around noon", "one company a day", homes_by_the_quarter, any_company, 3, weights="equal"),
+    Row("late readings", "random words for rows not given", homes, silent_zeros, 3, weights="equal"),
+    Row("corrected readings", "readings as first sent", homes, readings_as_they_are_now, 3, weights="equal"),
+    Row("same question", "four askings", homes, any_number_of_askings, weights="equal"),
+    Row("repeated runs", "one weighting", rooms, any_weighting, adversary="aggregator"),
+    Row("refits", "one fit a day", rooms, unlimited, 8, options=FINE),
+    Row("long seasons", "a season of 24 h and one fit a day", rooms, any_season, options=FINE),
+    Row("fits broken off", "totals counted by day", rooms, unlimited, 8, options=FINE),
+    Row("coarse steps", "one grid and totals counted by day", slow, any_grid, 4, options=FINE),
+    Row("other clips", "the agent's own clip and one fit a day", rooms, any_clip, 1, options=FINE),
+    Row("source separation", "a cap on totals", rooms, nothing, 4, "aggregator+1", lifted=MANY, options=FINE),
+    Row("extension of known days", "a cap on totals", rooms, nothing, 4, "aggregator+1", lifted=MANY, options=FINE),
+    Row("algebra on totals", "a cap on totals", rooms, nothing, 8, "aggregator+1", lifted=MANY, options=FINE),
+    Row("lattice on totals", "dither, with 32 bits", loggers, fine_totals, 8, "aggregator+1", lifted={"dither": 0.0}),
+    Row("chosen plan", "a cap on totals", rooms, nothing, 4, lifted=MANY, options=FINE),
+    Row("refusals by name", "words that saturate", drifting, refuses_by_name),
+    Row("refusals by name", "words that saturate and an account", drifting, refuses_by_name_unlimited, 8),
+    Row("forged scalars", "an account", drifting, unlimited),
+    Row("counts of signs", "counts that are booked", rooms, any_number_of_signs),
+    Row("lying leader", "hashes that are not summed", tiny160, hashes_summed),
+    Row("numbers in refusals", "fixed texts", one_explained, refusals_quote,
+        lifted={"agents_per_total": 1, "colluders": 0}, options=FINE),
+    Row("steered totals", "five totals a day, ten", tiny24, nothing, 3, lifted={"totals": 10, "agents_per_total": 1}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an attack got."""
+
+    recovered: int
+    blank: int
+    agents: int
+    rmse: float
+    accepted: bool  # the parties let through what the rule forbids
+    note: str
+
+    @classmethod
+    def of(cls, finding: Finding, accepted: bool) -> "Result":
+        return cls(finding.recovered, finding.blank, finding.agents, finding.rmse_c, accepted, finding.note)
+
+
+@contextmanager
+def weakened(row: Row) -> Iterator[Rules]:
+    with pytest.MonkeyPatch.context() as patch:
+        row.weaken(patch)
+        yield replace(RULES, **row.lifted)
+
+
+def mount(row: Row, rules: Rules = RULES, seed: int = 1) -> Result:
+    """The attack of a row, on agents with these rules."""
+    cluster = row.cluster()
+    asked = make_plan(cluster, fit_options(protocol="blind", weights=row.weights, **row.options), rules)
+    if row.attack in LOOKING:
+        found = _Audit(cluster, asked, rules, seed, lambda text: None, frozenset([row.attack])).findings()
+        finding = next(each for each in found if each.adversary == row.adversary)
+        return Result.of(finding, finding.recovered > finding.blank)
+    attack = next(
+        each for each in ATTACKS
+        if each.name == row.attack and row.weights in each.where and row.adversary in ("", each.adversary)
+    )  # fmt: skip
+    results = []
+    for number in range(attack.tries):
+        stage = Stage(cluster, rules, repeatable(seed + number), share=row.attack != "equivocation")
+        done, truth = attack.act(stage, asked, seed + number), truth_of(stage, attack.adversary)
+        finding = score(
+            truth, best(truth, done.guesses), attack=row.attack, protocol="blind", weights=row.weights,
+            adversary=attack.adversary, seconds=0.0, blank=[own_series(stage, truth)], note=done.note,
+        )  # fmt: skip
+        results.append(Result.of(finding, done.accepted))
+    return max(results, key=lambda each: (each.recovered, each.accepted))
+
+
+def truth_of(stage: Stage, adversary: str) -> Truth:
+    names = [agent.name for agent in stage.agents]
+    series = stage.cluster.temperature[names].to_numpy(float) - 20.0
+    public = np.column_stack([series.mean(axis=1), stage.cluster.outdoor, stage.cluster.solar])
+    truth = Truth(series=series, public=public, agents=len(names))
+    return truth.without([COLLUDER]) if adversary.endswith("+1") else truth
+
+
+def own_series(stage: Stage, truth: Truth) -> Guess:
+    """What an adversary has without any run."""
+    own = [stage.cluster.temperature[stage.agents[place].name] - 20.0 for place in truth.without_places]
+    return Guess(series=np.column_stack([stage.cluster.outdoor, stage.cluster.solar, *own]), scaled=False)
+
+
+def line(row: Row, real: Result, weak: Result) -> str:
+    def cell(result: Result) -> str:
+        error = f", {result.rmse:.1g} K" if result.recovered else ""
+        return f"{result.recovered} of {result.agents}{error} | {result.note}"
+
+    return f"| {row.attack} | {row.without} | {cell(real)} | {cell(weak)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    names = parser.parse_args().names
+    print("| attack | without | real build | | weakened build | |\n|---|---|---|---|---|---|")
+    for row in ROWS:
+        if not names or row.attack in names:
+            real = mount(row)
+            with weakened(row) as rules:
+                print(line(row, real, mount(row, rules)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
