@@ -71,6 +71,8 @@ ATTACKS: tuple[Attack, ...] = (
            lambda s, p, n: companies.new_keys(s, p)),
     Attack("in and out", DISHONEST, ("equal",), "within a block of 28 days companies only shrink",
            lambda s, p, n: companies.in_and_out(s, p)),
+    Attack("home that left", AGGREGATOR, ("equal",), "not claimed: what days with and without a home say of it",
+           lambda s, p, n: companies.home_that_left(s, p)),
     Attack("around midnight", AGGREGATOR, ("equal",), "no row within six hours of a change of company",
            lambda s, p, n: companies.around_midnight(s, p)),
     Attack("around noon", DISHONEST, ("equal",), ONE_COMPANY, lambda s, p, n: companies.around_noon(s, p)),

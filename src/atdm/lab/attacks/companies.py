@@ -136,22 +136,48 @@ def new_keys(stage: Stage, plan: Plan) -> Mounted:
     return ask.mounted(stage, claims)
 
 
-def in_and_out(stage: Stage, plan: Plan) -> Mounted:
-    """A home is in on every other day; what sums at the same hours have more on those days is its level."""
-    ask, claims, returned = Asker(), {}, 0
+def _days_without(stage: Stage, out: Callable[[int], bool]) -> tuple[Asker, dict[int, tuple[list[Sums], list[int]]]]:
+    """For each victim the sums of some days in a row, on some of which it is left out; and how often it came back."""
+    ask, found = Asker(), {}
     for victim, new, days in each_victim(stage, MOVES):
-        with_it: Sums = {}
-        without: Sums = {}
-        for number, day in enumerate(days):
-            found = ask(new, portion(new, day), [victim] if number % 2 else [])
-            (without if number % 2 else with_it).update(found)
-            returned += bool(found) and number > 0 and number % 2 == 0
-        hours = {stamp % DAY for stamp in with_it} & {stamp % DAY for stamp in without}
-        more, less = ([v for t, v in sums.items() if t % DAY in hours] for sums in (with_it, without))
-        level = float(np.mean(more) - np.mean(less)) if hours else 0.0
-        claims[victim] = dict.fromkeys(without, level) if hours else {}
-    result = ask.mounted(stage, claims, accepted=returned > 0)
-    return Mounted(result.accepted, result.guesses, f"it came back {returned} times in {len(VICTIMS)} trials")
+        sums = [ask(new, portion(new, day), [victim] if out(number) else []) for number, day in enumerate(days)]
+        back = [n for n in range(1, len(days)) if out(n - 1) and not out(n) and sums[n]]
+        found[victim] = sums, back
+    return ask, found
+
+
+def by_hour(days: Sequence[Sums]) -> Sums:
+    """The mean of some days at each time of the day."""
+    hours = {stamp % DAY for day in days for stamp in day}
+    return {hour: float(np.mean([v for day in days for t, v in day.items() if t % DAY == hour])) for hour in hours}
+
+
+def in_and_out(stage: Stage, plan: Plan) -> Mounted:
+    """A home is in on every other day: what the days before and after have more, in the mean, is its level, however
+    all homes drift."""
+    ask, found = _days_without(stage, lambda number: number % 2 == 1)
+    claims, returned = {}, 0
+    for victim, (days, back) in found.items():
+        returned += len(back)
+        middle = [number - 1 for number in back if days[number - 2] and days[number - 1]]
+        more = [difference(by_hour([days[n - 1], days[n + 1]]), by_hour([days[n]])) for n in middle]
+        levels = [value for each in more for value in each.values()]
+        stamps = set().union(*(days[n] for n in middle))
+        claims[victim] = dict.fromkeys(stamps, float(np.mean(levels))) if levels else {}
+    guesses = named(stage, claims)
+    return Mounted(returned > 0, guesses, f"it came back {returned} times in {len(found)} trials")
+
+
+def home_that_left(stage: Stage, plan: Plan) -> Mounted:
+    """Within the rules: some days with a home, then some without it. Its level, if all others keep theirs."""
+    ask, found = _days_without(stage, lambda number: number >= MOVES // 2)
+    claims = {}
+    for victim, (days, _) in found.items():
+        before, after = by_hour(days[: MOVES // 2]), by_hour(days[MOVES // 2 :])
+        levels = list(difference(before, after).values())
+        stamps = set().union(*days[MOVES // 2 :])
+        claims[victim] = dict.fromkeys(stamps, float(np.mean(levels))) if levels else {}
+    return Mounted(True, named(stage, claims), "not claimed")
 
 
 def continued(sums: Sums, when: int, degree: int) -> float:

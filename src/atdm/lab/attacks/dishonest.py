@@ -309,8 +309,8 @@ def leaving_out(*places: int) -> Choose:
     def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
         company = sorted(set(answers) - set(places))
         days: BoolArray = np.logical_and.reduce([answers[place] for place in company])
-        if not days.any():
-            raise RunAborted("nobody is in on any day")
+        if not company or not days.any():
+            raise RunAborted("nobody is in")
         return company, days
 
     return chosen

@@ -61,7 +61,7 @@ class Oracle:
     def bump(self, number: int) -> FloatArray:
         """A hat over the window, on every row."""
         rows = np.arange(self.plan.length)
-        centres = np.linspace(0, self.plan.length - 1, BUMPS)
+        centres = np.linspace(0, self.plan.train * self.plan.length - 2, BUMPS)
         hat: FloatArray = np.interp(rows, centres, np.eye(BUMPS)[number])
         return hat
 

@@ -27,7 +27,7 @@ from atdm.types import FloatArray, IntArray
 RIDGES, ORDERS, SHARES = (0.1, 1.0, 10.0, 100.0), (1, 2), (0.3, 0.6, 0.9)  # λ, M and training shares of further fits
 COARSER = 4  # steps of the readings in one of the plan
 EDGE = 2 * COARSER  # rows at either end of a window that interpolation does not reach
-CLIPS = tuple(np.linspace(2.0, 0.2, 13).tolist())
+CLIPS = tuple(np.geomspace(32.0, 0.5, 32).tolist())
 LONGER = 10  # training rows of a long season, beyond one for each of its steps
 SEASONS = 16  # fits with a long season
 
@@ -91,7 +91,7 @@ def coarse_steps(stage: Stage, plan: Plan, colluder: int) -> Mounted:
 
 def other_clips(stage: Stage, plan: Plan, colluder: int) -> Mounted:
     """Plans that differ in the clip alone, broken off after their first direction: two such totals differ by the homes
-    that one clip meets and the other does not."""
+    that the clips meet, at first by one."""
     found: list[tuple[FloatArray, float]] = []
     notebook = stage.agents[colluder].own.notebook
     for clip in CLIPS:
@@ -101,13 +101,11 @@ def other_clips(stage: Stage, plan: Plan, colluder: int) -> Mounted:
         totals = [seen.value for seen in notebook.seen[before:] if seen.what == "basis total"][1:2]
         ones = [float(seen.value[0]) for seen in notebook.seen[before:] if seen.label == "one"]
         found += list(zip(totals, ones, strict=False))
-    claims = [
-        ((a - b) / (one - other))[:, None]
-        for (a, one), (b, other) in pairwise(found)
-        if abs(one - other) > 1e-6 and len(a) == len(b) == plan.length
-    ]
+    slopes = [(a - b) / (one - other) for (a, one), (b, other) in pairwise(found) if abs(one - other) > 1e-6]
+    slopes = [slope for slope in slopes if len(slope) == plan.length]
+    columns = [*slopes, *(b - a for a, b in pairwise(slopes))]
     note = f"{len(CLIPS)} fits asked for, {len(found)} first directions shown to an agent"
-    return Mounted(len(found) > 1, [Guess(series=np.hstack(claims))] if claims else [], note)
+    return Mounted(len(found) > 1, [Guess(series=np.column_stack(columns), scaled=False)] if columns else [], note)
 
 
 def _directions(stage: Stage, place: int, before: int) -> bool:
