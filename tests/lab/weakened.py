@@ -7,6 +7,7 @@ long as the attack lasts; there is no switch for it in the product.
 """
 
 import argparse
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
 from atdm.lab.attacks.stage import Stage, repeatable
 from atdm.lab.audit import _Audit
 from atdm.protocol import account, collect, company, plan
-from atdm.protocol.account import OTHER_COMPANY, Account, company_hash, identities_in
+from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.blind import direction, layouts, release, veil
 from atdm.protocol.blind.desk import BlindDesk
@@ -79,8 +80,10 @@ def rooms(*, agents: int = 12, rows: int = 240, step: str = "6h", seed: int = 0)
     return cluster_of(20 + temperature, step)
 
 
-def rooms_by_the_hour() -> Cluster:
-    return rooms(rows=600, step="1h")
+@cache
+def few_rooms() -> Cluster:
+    """Eight of them, with sensors of half a degree."""
+    return cluster_of(np.round(2 * rooms(agents=8).temperature.to_numpy(float)) / 2, "6h")
 
 
 @cache
@@ -93,7 +96,7 @@ def slow(days: int = 40, step: str = "1h", knots: float = 0.5) -> Cluster:
 
 
 def drifting() -> Cluster:
-    return slow(14, "6h", 1.0)
+    return slow(14, "6h", 2.0)
 
 
 @cache
@@ -187,6 +190,10 @@ def any_weighting(patch: Patch) -> None:
     patch.setattr(Account, "refuses", allows)
 
 
+def more_thresholds(patch: Patch) -> None:
+    patch.setattr(account, "MOST_ASKINGS", 1000)
+
+
 def unlimited(patch: Patch) -> None:
     """An account that keeps no count of fits and totals."""
     patch.setattr(Account, "refuses", allows)
@@ -274,21 +281,6 @@ def fine_totals(patch: Patch) -> None:
     patch.setattr(layouts, "TOTAL_BITS", 32)
 
 
-def moves_seen(self: Account, days: Any, members: bytes) -> str | None:
-    """A draft's rule instead: each agent for itself sees to it that no home moves more than twice in a block."""
-    hashed = company_hash(members)
-    if any(self._company(day) not in (b"", hashed) for day in days):
-        return OTHER_COMPANY
-    known = {day: identities_in(self.companies[each.company]) for day, each in self.days.items() if each.company}
-    known |= {day: identities_in(members) for day in days}
-    ordered = [known[day] for day in sorted(known)]
-    for home in set().union(*ordered):
-        inside = [home in each for each in ordered]
-        if sum(a != b for a, b in zip(inside, inside[1:], strict=False)) > 2:
-            return "a home moved more than twice"
-    return None
-
-
 def nothing(patch: Patch) -> None:
     """A limit of `Rules` does it."""
 
@@ -307,6 +299,7 @@ class Row:
     lifted: dict[str, Any] = field(default_factory=dict)  # limits of Rules on the weakened build
     options: dict[str, Any] = field(default_factory=dict)  # of the fit
     asked: dict[str, Any] = field(default_factory=dict)  # …, further ones on the weakened build
+    hindsight: bool = False  # whether `least` is of those whom the best combination of what was seen would show
 
     @property
     def id(self) -> str:
@@ -325,8 +318,7 @@ ROWS = (
     Row("equivocation", "check words and the hash of totals in the masks", tiny160, no_check_words_no_chain, 1,
         options={"ridge": 1.0}),
     Row("offset on a total", "check words", tiny160, no_check_words, options={"ridge": 1e3}),
-    Row("one home less", "one company a day", homes, any_company, 3, weights="equal"),
-    Row("companies that differ", "one company a day", homes, any_company, 1, "dishonest aggregator", "equal"),
+    Row("companies that differ", "one company a day", homes, any_company, 3, "dishonest aggregator", "equal"),
     Row("dropped answers", "a least company", homes, any_size, 3, weights="equal"),
     Row("older roster", "numbers that never go down", homes, takes_older, weights="equal"),
     Row("new keys", "a first day of new keys", homes, no_first_day, 3, weights="equal"),
@@ -340,11 +332,11 @@ ROWS = (
     Row("refits", "one fit a day", rooms, unlimited, 8, options=FINE),
     Row("long seasons", "a season of 24 h and one fit a day", rooms, any_season, options=FINE),
     Row("fits broken off", "totals counted by day", rooms, unlimited, 8, options=FINE),
-    Row("coarse steps", "one grid and totals counted by day", slow, any_grid, 4, options=FINE),
+    Row("coarse steps", "one grid and totals counted by day", slow, any_grid, 4, options=FINE, hindsight=True),
     Row("other clips", "the agent's own clip and one fit a day", rooms, any_clip, 1, options=FINE),
     Row("source separation", "a cap on totals", rooms, nothing, 4, "aggregator+1", **UNCAPPED),
-    Row("extension of known days", "a cap on totals", rooms_by_the_hour, nothing, 4, "aggregator+1", **UNCAPPED),
-    Row("algebra on totals", "a cap on totals, and dither", loggers, fine_totals, 8, "aggregator+1", **BARE),
+    Row("extension of known days", "a cap on totals, and dither", few_rooms, fine_totals, 4, "aggregator+1", **BARE),
+    Row("algebra on totals", "a cap on totals, and dither", few_rooms, fine_totals, 5, "aggregator+1", **BARE),
     Row("lattice on totals", "dither, with 32 bits", loggers, fine_totals, 8, "aggregator+1",
         **BARE | {"lifted": BARE["lifted"] | {"totals": 5}}),
     Row("chosen plan", "a cap on totals", rooms, nothing, 4, **UNCAPPED),
@@ -355,7 +347,8 @@ ROWS = (
     Row("lying leader", "hashes that are not summed", tiny160, hashes_summed),
     Row("numbers in refusals", "fixed texts", one_explained, refusals_quote,
         lifted={"agents_per_total": 1, "colluders": 0}, options=FINE),
-    Row("steered totals", "five totals a day, ten", tiny24, nothing, 3, lifted={"totals": 10, "agents_per_total": 1}),
+    Row("steered totals", "five totals a day (ten) and four askings", tiny24, more_thresholds, 3,
+        lifted={"totals": 10, "agents_per_total": 1}),
 )  # fmt: skip
 
 
@@ -405,7 +398,7 @@ def mount(row: Row, rules: Rules = RULES, seed: int = 1) -> Result:
             truth, guess, attack=row.attack, protocol="blind", weights=row.weights,
             adversary=attack.adversary, seconds=0.0, blank=[own_series(stage, truth)], note=done.note,
         )  # fmt: skip
-        results.append(Result.of(finding, done.accepted, in_hindsight(truth, guess)))
+        results.append(Result.of(finding, done.accepted, in_hindsight(truth, guess) if row.hindsight else 0))
     return max(results, key=lambda each: (each.recovered, each.accepted))
 
 
@@ -432,25 +425,27 @@ def own_series(stage: Stage, truth: Truth) -> Guess:
     return Guess(series=np.column_stack([stage.cluster.outdoor, stage.cluster.solar, *own]), scaled=False)
 
 
-def line(row: Row, real: Result, weak: Result) -> str:
-    def cell(result: Result) -> str:
-        error = f", {result.rmse:.1g} K" if result.recovered else ""
-        hindsight = f", {result.hindsight} in hindsight" if result.hindsight > result.recovered else ""
-        return f"{result.recovered} of {result.agents}{error}{hindsight} | {result.note}"
-
-    return f"| {row.attack} | {row.without} | {cell(real)} | {cell(weak)} |"
+def cell(row: Row, result: Result) -> str:
+    """Agents recovered and how far off their temperatures are; where a row is not about that, what the attack got."""
+    if row.least == 0:
+        return re.sub(r"agent [^:]+: ", "", result.note).replace("|r|", r"\|r\|")
+    error = f", to {result.rmse:.1g} K" if result.recovered else ""
+    off = re.search(r"off by .*", result.note)
+    hindsight = f"; {result.hindsight} in hindsight" if row.hindsight else ""
+    return f"{result.recovered} of {result.agents}{error}{hindsight}{f' ({off[0]})' if off else ''}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     names = parser.parse_args().names
-    print("| attack | without | real build | | weakened build | |\n|---|---|---|---|---|---|")
+    print("| attack | without | real build | weakened build |\n|---|---|---|---|")
     for row in ROWS:
         if not names or row.attack in names:
             real = mount(row)
             with weakened(row) as (weaker, rules):
-                print(line(row, real, mount(weaker, rules)), flush=True)
+                weak = mount(weaker, rules)
+            print(f"| {row.attack} | {row.without} | {cell(row, real)} | {cell(row, weak)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,6 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("companies that differ", DISHONEST, BLIND, ONE_COMPANY, lambda s, p, n: dishonest.chosen_companies(s, p)),
     Attack("companies that differ", SECRET, ("equal",), ONE_COMPANY,
            lambda s, p, n: dishonest.chosen_companies(s, p, COLLUDER)),
-    Attack("one home less", DISHONEST, ("equal",), ONE_COMPANY, lambda s, p, n: companies.two_companies(s, p)),
     Attack("dropped answers", SECRET, ("equal",), "a company has ten owners, and two thirds of the roster's",
            lambda s, p, n: companies.small_company(s, p, COLLUDER)),
     Attack("older roster", DISHONEST, ("equal",), "a roster's number never goes down",

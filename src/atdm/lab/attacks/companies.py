@@ -18,10 +18,10 @@ from atdm.protocol.readings import Readings, positions, seconds
 from atdm.run import rows_of_plan
 
 VICTIMS = (1, 2, 3)  # places of the homes that are picked; the colluding agent, where there is one, is the first
-MOVES = 6  # days on which a home is in and out by turns
+MOVES = 5  # days on which a home is in and out by turns
 NEAR = 8  # rows on each side of a change from which a sum is continued to it
 DEGREES = (0, 1, 2)  # of the polynomial that does so; the best counts
-ASKINGS = 10  # of one question
+ASKINGS = 6  # of one question
 
 Sums = dict[int, float]  # stamp → Σ x_i over the company, centred [K]
 
@@ -86,16 +86,6 @@ def each_victim(stage: Stage, days: int) -> Iterator[tuple[int, Stage, list[int]
     found = whole_days(stage, days)
     for victim in VICTIMS if len(found) == days else ():
         yield victim, stage.fresh(), found
-
-
-def two_companies(stage: Stage, plan: Plan) -> Mounted:
-    """The same rows with everybody, and without one home."""
-    ask, claims = Asker(), {}
-    for victim in VICTIMS:
-        new = stage.fresh()
-        everybody, others = ask(new, rows_of_plan(plan)), ask(new, rows_of_plan(plan), [victim])
-        claims[victim] = difference(everybody, others)
-    return ask.mounted(stage, claims)
 
 
 def small_company(stage: Stage, plan: Plan, colluder: int) -> Mounted:

@@ -40,7 +40,7 @@ SPREADS = 4.0  # largest |w_i| looked for, in what the colluding agent finds at 
 TILES = 5  # sizes, each a quarter of the last: one of them meets |w_i|
 HALVINGS = 3  # of the quarter in which |w_i| then lies
 COUNTINGS = 4  # runs in which counts of signs are asked for
-OFFERED_RIDGES = (1e-3, 1e-2, 0.1, 1.0)  # with which a state rests on few agents, if it ever does
+SMALL_RIDGES = (1e-3, 1e-2)  # with which a state rests on few agents, if it ever does
 ACCOUNT = {NO_ROOM, ASKED_TOO_OFTEN}  # said by everybody alike
 
 
@@ -194,9 +194,12 @@ def forged_scalars(stage: Stage, plan: Plan, colluder: int) -> Mounted:
 
 def moments(asked: Oracle) -> list[tuple[FloatArray, float]]:
     """(g, gᵀ(Σ x_i x_iᵀ)g) of every bump for which agents go on."""
-    size = asked.spread()
-    found = [asked.moment(number, size) for number in range(BUMPS)]
-    return [each for each in found if each is not None]
+    size, found = asked.spread(), []
+    for number in range(BUMPS):
+        if (one := asked.moment(number, size)) is None:
+            break
+        found.append(one)
+    return found
 
 
 def counts_of_signs(stage: Stage, plan: Plan, colluder: int) -> Mounted:
@@ -253,7 +256,7 @@ def numbers_in_refusals(stage: Stage, plan: Plan) -> Mounted:
     """Fits that end because their state would rest on few agents: what the agents then say."""
     said: list[str] = []
 
-    for ridge in OFFERED_RIDGES:
+    for ridge in SMALL_RIDGES:
         new, opened = stage.fresh(), [False]
 
         def watch(place: int, message: ToAggregator, new: Stage = new, opened: list[bool] = opened) -> None:

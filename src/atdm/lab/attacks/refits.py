@@ -27,13 +27,15 @@ from atdm.types import FloatArray, IntArray
 RIDGES, ORDERS, SHARES = (0.1, 1.0, 10.0, 100.0), (1, 2), (0.3, 0.6, 0.9)  # λ, M and training shares of further fits
 COARSER = 4  # steps of the readings in one of the plan
 EDGE = 2 * COARSER  # rows at either end of a window that interpolation does not reach
+LARGE = 1e4  # λ at which first directions differ most [K²]
 CLIPS = tuple(np.geomspace(32.0, 0.5, 32).tolist())
 LONGER = 10  # training rows of a long season, beyond one for each of its steps
 SEASONS = 16  # fits with a long season
 
 
 def variants(plan: Plan) -> Iterator[Plan]:
-    """Fits over the same rows that differ in what the aggregator may choose."""
+    """The fit, and others over the same rows that differ in what the aggregator may choose."""
+    yield plan
     for ridge, order, train in product(RIDGES, ORDERS, SHARES):
         yield msgspec.structs.replace(plan, ridge=ridge, order=order, train=train, nonnegative="free")
 
@@ -96,7 +98,7 @@ def other_clips(stage: Stage, plan: Plan, colluder: int) -> Mounted:
     notebook = stage.agents[colluder].own.notebook
     for clip in CLIPS:
         before = len(notebook.seen)
-        wanted = msgspec.structs.replace(plan, clip=clip, nonnegative="free")
+        wanted = msgspec.structs.replace(plan, clip=clip, ridge=LARGE, nonnegative="free")
         stage.play(wanted, until=lambda _, before=before: _directions(stage, colluder, before))  # type: ignore[misc]
         totals = [seen.value for seen in notebook.seen[before:] if seen.what == "basis total"][1:2]
         ones = [float(seen.value[0]) for seen in notebook.seen[before:] if seen.label == "one"]
