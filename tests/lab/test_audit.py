@@ -5,12 +5,14 @@ import io
 import json
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import permutations
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 import atdm
+from atdm.lab.attacks.score import Guess, Truth, includes, recovered
 from atdm.lab.audit import audit
 from atdm.protocol.rules import Rules
 from atdm.report.findings import findings_table
@@ -68,8 +70,8 @@ def test_equal_weights_disclose_nobody_to_anybody(findings):
 
 def test_what_is_not_claimed_is_found_and_said(findings):
     steered = {f.attack: f for f in findings if f.adversary == "dishonest aggregator+1" and f.weights == "fitted"}
-    assert set(steered) == {"steered totals", "live feed"}
     assert steered["steered totals"].recovered >= 1
+    assert {f.attack for f in steered.values() if f.recovered} <= {"steered totals", "live feed"}
     assert all("not claimed" in f.note for f in steered.values() if f.recovered)
 
 
@@ -87,18 +89,64 @@ def test_a_blank_is_what_an_adversary_claims_without_any_sum():
 
 def test_a_coalition_recovers_no_fewer_than_fewer_of_its_members(findings):
     """But for those who joined it."""
-    for attack in ("source separation", "extension of known days", "pinned rotation"):
-        for protocol, weights in (("paper", "fitted"), ("moments", "fitted"), ("blind", "fitted"), ("blind", "equal")):
-            counts = [
-                f.recovered for f in findings
-                if (f.attack, f.protocol, f.weights) == (attack, protocol, weights) and f.adversary != "agent"
-            ]  # fmt: skip
-            assert all(later >= sooner - 1 for sooner, later in pairwise(counts))
+    pairs = [
+        (f, g) for f, g in permutations(findings, 2)
+        if (f.attack, f.protocol, f.weights) == (g.attack, g.protocol, g.weights)
+        and includes(g.adversary, f.adversary)
+    ]  # fmt: skip
+    assert {f.attack for f, _ in pairs} >= {
+        "source separation", "extension of known days", "pinned rotation", "algebra on totals", "repeated runs",
+        "companies that differ",
+    }  # fmt: skip
+    for alone, together in pairs:
+        assert together.recovered >= alone.recovered - int(together.adversary.partition("+")[2] or 0)
+
+
+@pytest.mark.parametrize("stronger, weaker, expected", [
+    ("aggregator+1", "aggregator", True), ("aggregator+3", "aggregator+2", True), ("aggregator", "aggregator+1", False),
+    ("dishonest aggregator+1", "aggregator+1", True), ("aggregator+1", "dishonest aggregator", False),
+    ("aggregator+1", "agent", False), ("dishonest aggregator", "dishonest aggregator", True),
+])  # fmt: skip
+def test_which_adversary_can_do_whatever_another_can(stronger, weaker, expected):
+    assert includes(stronger, weaker) is expected
+
+
+def test_a_verdict_on_a_coalition_counts_what_fewer_of_its_members_recover():
+    row = {
+        "protocol": "blind", "weights": "equal", "blank": 0, "agents": 12, "rmse_c": 1.0, "baseline_rmse_c": 1.0,
+        "seconds": 0.0, "note": "",
+    }  # fmt: skip
+    rows = [
+        row | {"attack": "one", "adversary": "aggregator", "recovered": 2},
+        row | {"attack": "two", "adversary": "aggregator+1", "recovered": 1},
+    ]
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(findings_table(rows, "Audit"))
+    assert "blind, equal weights, aggregator+1: 2 of 12 (one)" in console.export_text()
+
+
+def test_attacks_can_be_asked_for_by_name():
+    found = audit(tiny(), "blind", weights="equal", rules=LOOSE, attacks=["late readings", "source separation"])
+    assert {f.attack for f in found} == {"late readings", "source separation"}
+    with pytest.raises(atdm.UsageError, match="choose of"):
+        audit(tiny(), "blind", attacks=["magic"])
+
+
+def test_claims_about_chosen_agents_stand_or_fall_together():
+    """Less than 1 − 0.9² of the square error that the mean of all leaves; colluding agents are not counted."""
+    series = np.random.default_rng(0).normal(size=(50, 4))
+    truth = Truth(series=series, public=np.ones((50, 1)), agents=4).without([0])
+    close, far = (Guess(series=series[:, [1, 3]] + off, about=(1, 3)) for off in (0.1, 1.0))
+    mixed = Guess(series=np.column_stack([series[:, 1], np.full(50, 9.0)]), about=(1, 3))
+    partly = Guess(series=np.where(np.arange(50)[:, None] < 5, series[:, [1, 3]], np.nan), about=(1, 3))
+    assert [recovered(truth, guess) for guess in (close, far, mixed, partly)] == [2, 0, 0, 2]
+    assert recovered(truth, Guess(series=series[:, [3, 1]], about=(1, 3))) == 0  # right series, wrong homes
 
 
 def test_an_audit_with_the_same_seed_finds_the_same():
     def again(seed):
-        found = audit(tiny(), "blind", weights="fitted", rules=LOOSE, seed=seed)
+        attacks = ("source separation", "steered totals", "refits", "refusals by name", "chosen plan")
+        found = audit(tiny(), "blind", weights="fitted", rules=LOOSE, seed=seed, attacks=attacks)
         return [(f.attack, f.adversary, f.recovered, f.rmse_c, f.note) for f in found]
 
     assert again(5) == again(5)

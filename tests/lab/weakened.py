@@ -29,7 +29,7 @@ from atdm.lab.audit import _Audit
 from atdm.protocol import account, collect, company, plan
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
-from atdm.protocol.blind import direction, layouts, release, veil
+from atdm.protocol.blind import direction, release, veil
 from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.blind.layouts import RELEASE
 from atdm.protocol.blind.release import open_release, vouched
@@ -83,7 +83,8 @@ def rooms(*, agents: int = 12, rows: int = 240, step: str = "6h", seed: int = 0)
 @cache
 def few_rooms() -> Cluster:
     """Eight of them, with sensors of half a degree."""
-    return cluster_of(np.round(2 * rooms(agents=8).temperature.to_numpy(float)) / 2, "6h")
+    moving = rooms(agents=8, rows=480, step="3h", seed=1)
+    return cluster_of(np.round(2 * moving.temperature.to_numpy(float)) / 2, "3h")
 
 
 @cache
@@ -202,17 +203,14 @@ def unlimited(patch: Patch) -> None:
 
 
 def any_season(patch: Patch) -> None:
-    unlimited(patch)
     patch.setattr(plan, "_check_blind", allows)
 
 
 def any_grid(patch: Patch) -> None:
-    unlimited(patch)
     patch.setattr(plan, "check_grid", allows)
 
 
 def any_clip(patch: Patch) -> None:
-    unlimited(patch)
     patch.setattr(Rules, "refuses", allows)
 
 
@@ -223,11 +221,6 @@ def refuses_by_name(patch: Patch) -> None:
         return np.asarray(values, dtype=float)
 
     patch.setattr(direction, "saturated", refuses_beyond)
-
-
-def refuses_by_name_unlimited(patch: Patch) -> None:
-    unlimited(patch)
-    refuses_by_name(patch)
 
 
 def any_number_of_signs(patch: Patch) -> None:
@@ -260,9 +253,8 @@ def no_check_words(patch: Patch) -> None:
     patch.setattr(ring, "verify_words", allows)
 
 
-def no_check_words_no_chain(patch: Patch) -> None:
+def totals_not_chained(patch: Patch) -> None:
     plain = veil.digest
-    no_check_words(patch)
     patch.setattr(veil, "digest", lambda label, *parts: plain(label, *parts[:1]))
 
 
@@ -275,16 +267,6 @@ def no_masks(patch: Patch) -> None:
     patch.setattr(Session, "mask", allows)
 
 
-def fine_totals(patch: Patch) -> None:
-    for name in ("open_layout", "step_layout"):
-        getattr(layouts, name).cache_clear()
-    patch.setattr(layouts, "TOTAL_BITS", 32)
-
-
-def nothing(patch: Patch) -> None:
-    """A limit of `Rules` does it."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One attack and one rule."""
@@ -292,11 +274,12 @@ class Row:
     attack: str
     without: str  # the rule, in words
     cluster: Callable[[], Cluster]
-    weaken: Callable[[Patch], None] = nothing
+    weaken: tuple[Callable[[Patch], None], ...] = ()  # where several, each of these rules is enough by itself
     least: int = 0  # agents that are recovered without it; 0: what the attack gets is in its note
     adversary: str = ""  # where several mount it
     weights: str = "fitted"
     lifted: dict[str, Any] = field(default_factory=dict)  # limits of Rules on the weakened build
+    common: dict[str, Any] = field(default_factory=dict)  # …, on both
     options: dict[str, Any] = field(default_factory=dict)  # of the fit
     asked: dict[str, Any] = field(default_factory=dict)  # …, further ones on the weakened build
     hindsight: bool = False  # whether `least` is of those whom the best combination of what was seen would show
@@ -310,44 +293,44 @@ MANY = {"totals": 40, "agents_per_total": 1, "colluders": 0, "clip": 1e9, "solve
 LONG = {"solver_tolerance": 1e-7, "ridge": 1.0}
 FINE = {"solver_tolerance": 0.01, "nonnegative": False}
 UNCAPPED: dict[str, Any] = {"lifted": MANY, "options": FINE, "asked": LONG}
-BARE: dict[str, Any] = UNCAPPED | {"lifted": MANY | {"dither": 0.0}}
 
 ROWS = (
-    Row("masked words", "masks", homes, no_masks, 15, weights="equal"),
-    Row("equivocation", "the hash of the offers in the masks", tiny160, offers_not_chained, 1, weights="equal"),
-    Row("equivocation", "check words and the hash of totals in the masks", tiny160, no_check_words_no_chain, 1,
-        options={"ridge": 1.0}),
-    Row("offset on a total", "check words", tiny160, no_check_words, options={"ridge": 1e3}),
-    Row("companies that differ", "one company a day", homes, any_company, 3, "dishonest aggregator", "equal"),
-    Row("dropped answers", "a least company", homes, any_size, 3, weights="equal"),
-    Row("older roster", "numbers that never go down", homes, takes_older, weights="equal"),
-    Row("new keys", "a first day of new keys", homes, no_first_day, 3, weights="equal"),
-    Row("in and out", "blocks in which companies only shrink", warming, no_blocks, 3, weights="equal"),
-    Row("around midnight", "the hole of six hours", homes_by_the_quarter, no_hole, 3, weights="equal"),
-    Row("around noon", "one company a day", homes_by_the_quarter, any_company, 3, weights="equal"),
-    Row("late readings", "random words for rows not given", homes, silent_zeros, 3, weights="equal"),
-    Row("corrected readings", "readings as first sent", homes, readings_as_they_are_now, 3, weights="equal"),
-    Row("same question", "four askings", homes, any_number_of_askings, weights="equal"),
-    Row("repeated runs", "one weighting", rooms, any_weighting, adversary="aggregator"),
-    Row("refits", "one fit a day", rooms, unlimited, 8, options=FINE),
-    Row("long seasons", "a season of 24 h and one fit a day", rooms, any_season, options=FINE),
-    Row("fits broken off", "totals counted by day", rooms, unlimited, 8, options=FINE),
-    Row("coarse steps", "one grid and totals counted by day", slow, any_grid, 4, options=FINE, hindsight=True),
-    Row("other clips", "the agent's own clip and one fit a day", rooms, any_clip, 1, options=FINE),
-    Row("source separation", "a cap on totals", rooms, nothing, 4, "aggregator+1", **UNCAPPED),
-    Row("extension of known days", "a cap on totals, and dither", few_rooms, fine_totals, 4, "aggregator+1", **BARE),
-    Row("algebra on totals", "a cap on totals, and dither", few_rooms, fine_totals, 5, "aggregator+1", **BARE),
-    Row("lattice on totals", "dither, with 32 bits", loggers, fine_totals, 8, "aggregator+1",
-        **BARE | {"lifted": BARE["lifted"] | {"totals": 5}}),
-    Row("chosen plan", "a cap on totals", rooms, nothing, 4, **UNCAPPED),
-    Row("refusals by name", "words that saturate", drifting, refuses_by_name),
-    Row("refusals by name", "words that saturate and an account", drifting, refuses_by_name_unlimited, 8),
-    Row("forged scalars", "an account", drifting, unlimited),
-    Row("counts of signs", "counts that are booked", rooms, any_number_of_signs),
-    Row("lying leader", "hashes that are not summed", tiny160, hashes_summed),
-    Row("numbers in refusals", "fixed texts", one_explained, refusals_quote,
+    Row("masked words", "masks", homes, (no_masks,), 15, weights="equal"),
+    Row("equivocation", "the hash of the offers in the masks", tiny160, (offers_not_chained,), 1, weights="equal"),
+    Row("equivocation", "check words and the hash of totals in the masks", tiny160,
+        (no_check_words, totals_not_chained), 1, options={"ridge": 1.0}),
+    Row("offset on a total", "check words", tiny160, (no_check_words,), options={"ridge": 1e3}),
+    Row("companies that differ", "one company a day", homes, (any_company,), 3, "dishonest aggregator", "equal"),
+    Row("dropped answers", "a least company", homes, (any_size,), 3, weights="equal"),
+    Row("older roster", "numbers that never go down", homes, (takes_older,), weights="equal"),
+    Row("new keys", "a first day of new keys", homes, (no_first_day,), 3, weights="equal"),
+    Row("in and out", "blocks in which companies only shrink", warming, (no_blocks,), 3, weights="equal"),
+    Row("around midnight", "the hole of six hours", homes_by_the_quarter, (no_hole,), 3, weights="equal"),
+    Row("around noon", "one company a day", homes_by_the_quarter, (any_company,), 3, weights="equal"),
+    Row("late readings", "random words for rows not given", homes, (silent_zeros,), 3, weights="equal"),
+    Row("corrected readings", "readings as first sent", homes, (readings_as_they_are_now,), 3, weights="equal"),
+    Row("same question", "four askings", homes, (any_number_of_askings,), weights="equal"),
+    Row("repeated runs", "one weighting", rooms, (any_weighting,), adversary="aggregator"),
+    Row("refits", "one fit a day", rooms, (unlimited,), 8, options=FINE),
+    Row("long seasons", "a season of 24 h and one fit a day", rooms, (unlimited, any_season), 3, options=FINE),
+    Row("fits broken off", "totals counted by day", rooms, (unlimited,), 8, options=FINE),
+    Row("coarse steps", "one grid and totals counted by day", slow, (unlimited, any_grid), 4, hindsight=True,
+        options=FINE),
+    Row("other clips", "the agent's own clip and one fit a day", rooms, (unlimited, any_clip), 1, options=FINE),
+    Row("source separation", "a cap on totals", rooms, (), 4, "aggregator+1", **UNCAPPED),
+    Row("extension of known days", "a cap on totals", few_rooms, (), 5, "aggregator+1", **UNCAPPED),
+    Row("algebra on totals", "a cap on totals", few_rooms, (), 5, "aggregator+1", **UNCAPPED),
+    Row("lattice on totals", "dither", loggers, (), 8, "aggregator+1", lifted={"dither": 0.0},
+        common=MANY | {"totals": 5}, options=FINE | LONG),
+    Row("chosen plan", "a cap on totals", rooms, (), 4, **UNCAPPED),
+    Row("refusals by name", "words that saturate", drifting, (refuses_by_name,)),
+    Row("refusals by name", "words that saturate and an account", drifting, (unlimited, refuses_by_name), 8),
+    Row("forged scalars", "an account", drifting, (unlimited,)),
+    Row("counts of signs", "counts that are booked", rooms, (any_number_of_signs,)),
+    Row("lying leader", "hashes that are not summed", tiny160, (hashes_summed,)),
+    Row("numbers in refusals", "fixed texts", one_explained, (refusals_quote,),
         lifted={"agents_per_total": 1, "colluders": 0}, options=FINE),
-    Row("steered totals", "five totals a day (ten) and four askings", tiny24, more_thresholds, 3,
+    Row("steered totals", "five totals a day (ten) and four askings", tiny24, (more_thresholds,), 3,
         lifted={"totals": 10, "agents_per_total": 1}),
 )  # fmt: skip
 
@@ -373,13 +356,14 @@ class Result:
 def weakened(row: Row) -> Iterator[tuple[Row, Rules]]:
     """The same row and its agents' rules, for as long as the rule is out."""
     with pytest.MonkeyPatch.context() as patch:
-        row.weaken(patch)
-        yield replace(row, options=row.options | row.asked), replace(RULES, **row.lifted)
+        for rule in row.weaken:
+            rule(patch)
+        yield replace(row, options=row.options | row.asked), replace(RULES, **row.common | row.lifted)
 
 
-def mount(row: Row, rules: Rules = RULES, seed: int = 1) -> Result:
-    """The attack of a row, on agents with these rules."""
-    cluster = row.cluster()
+def mount(row: Row, rules: Rules | None = None, seed: int = 1) -> Result:
+    """The attack of a row, on agents with these rules; by default those of the real build."""
+    cluster, rules = row.cluster(), rules or replace(RULES, **row.common)
     asked = make_plan(cluster, fit_options(protocol="blind", weights=row.weights, **row.options), rules)
     if row.attack in LOOKING:
         found = _Audit(cluster, asked, rules, seed, lambda text: None, frozenset([row.attack])).findings()

@@ -27,7 +27,6 @@ from atdm.protocol.readings import positions, seconds
 from atdm.protocol.roster import Members
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import make_plan, rows_of_plan
-from atdm.types import FloatArray
 
 MOST_COLLUDERS = 3
 ProtocolChoice = ProtocolName | Literal["all"]
@@ -126,7 +125,7 @@ class _Audit:
     report: Progress
     attacks: frozenset[str]  # names of those wanted; empty: all
     claims: list[tuple[str, str, list[Guess]]] = field(default_factory=list)  # attack, adversary, what it claimed
-    without: dict[str, FloatArray] = field(default_factory=dict)  # series each adversary has without any run
+    blanks: dict[str, list[Guess]] = field(default_factory=dict)  # what each adversary would claim without any run
 
     def findings(self) -> list[Finding]:
         self.report(self.plan.protocol)
@@ -137,7 +136,8 @@ class _Audit:
         aggregator = stage.play(asked)
         released = Released.of(aggregator)
         views = [stage.view(self.plan, aggregator, places) for places in _coalitions(aggregator.members)]
-        self.without.update({_name(view): view.without_sums() for view in views})
+        self.blanks.update({_name(view): separate_totals(view.without_sums()) for view in views})
+        self.blanks["agent"] = self.blanks.get("aggregator+1", [])
         at = positions(seconds(self.cluster.time), released.kept)
         series = self.cluster.temperature[[m.name for m in aggregator.members]].to_numpy(float)[at] - REFERENCE_TEMP
         truth = Truth(series=series, public=views[0].public_series(), agents=series.shape[1])
@@ -162,7 +162,8 @@ class _Audit:
     ) -> Finding:
         """A coalition also claims what fewer of its members would.
 
-        blank: what the same attack claims without any sum; by default the series its adversary has anyway.
+        blank: what the same attack claims without any sum; by default what separation makes of the weather and of the
+        series of the adversary's own agents.
         """
         self.report(f"{self.plan.protocol}, {self.plan.weights} weights: {attack}, {adversary}")
         began = perf_counter()
@@ -173,17 +174,18 @@ class _Audit:
         fewer = [found for name, who, found in self.claims if name == attack and includes(adversary, who)]
         self.claims.append((attack, adversary, guesses))
         guess = best(truth, [*guesses, *chain.from_iterable(fewer)])
-        anyway = self.without[adversary.removeprefix("dishonest ")]
+        anyway = self.blanks[adversary.removeprefix("dishonest ")]
         return score(
             truth, guess, attack=attack, protocol=self.plan.protocol, weights=self.plan.weights, adversary=adversary,
-            seconds=spent, blank=[Guess(series=anyway, scaled=False)] if blank is None else blank, note=note,
+            seconds=spent, blank=anyway if blank is None else blank, note=note,
         )  # fmt: skip
 
     def _plain(self) -> Finding:
         series = self.cluster.temperature.to_numpy(float) - REFERENCE_TEMP
         mean = series.mean(axis=1, keepdims=True)
         truth = Truth(series=series, public=mean, agents=series.shape[1])
-        self.without["aggregator"] = np.column_stack([self.cluster.outdoor, self.cluster.solar])
+        weather = np.column_stack([self.cluster.outdoor, self.cluster.solar])
+        self.blanks["aggregator"] = [Guess(series=weather, scaled=False)]
         claim = Guess(series=series, note="the centre is given all")
         return self._mount(truth, "reading", "aggregator", lambda: claim)
 
@@ -198,8 +200,7 @@ class _Audit:
         for view in views:
             findings.append(self._mount(_others(truth, view), "pinned rotation", _name(view), pinned, view, rotated))
         findings.append(self._mount(truth, "grid of readings", "aggregator", grid, rotated))
-        blank = separate_totals(self.without["aggregator"])
-        findings.append(self._mount(truth, "source separation", "aggregator", separate_rotated, rotated, blank=blank))
+        findings.append(self._mount(truth, "source separation", "aggregator", separate_rotated, rotated))
         return findings
 
     def _wanted(self, attack: str) -> bool:
@@ -211,7 +212,7 @@ class _Audit:
         findings = list[Finding]()
         for view in views:
             others, who, seen = _others(truth, view), _name(view), view.public_series()
-            theirs, blank = others.series[:known], separate_totals(view.without_sums())
+            theirs = others.series[:known]
             if view.colluders:
                 totals = view.totals()
                 seen = np.column_stack([totals, seen[:, 1:]])
@@ -222,12 +223,9 @@ class _Audit:
                     findings.append(self._mount(others, "lattice on totals", who, subset_sums, view, blank=bare))
             if self._wanted("source separation"):
                 if who == "aggregator+1" and not self._equal():
-                    self.without["agent"] = view.without_sums()
-                    findings.append(
-                        self._mount(others, "source separation", "agent", separate_totals, totals, blank=blank)
-                    )
+                    findings.append(self._mount(others, "source separation", "agent", separate_totals, totals))
                 both = [*separate_totals(seen), *(separate_totals(totals) if view.colluders else [])]
-                findings.append(self._mount(others, "source separation", who, lambda both=both: both, blank=blank))
+                findings.append(self._mount(others, "source separation", who, lambda both=both: both))
             if self._wanted("extension of known days"):
                 bare = [extend(view.without_sums(), theirs)]
                 findings.append(self._mount(others, "extension of known days", who, extend, seen, theirs, blank=bare))

@@ -2,6 +2,7 @@
 works again where the one rule that answers it is taken out (tests/lab/weakened.py)."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,14 @@ def test_an_attack_fails_on_the_real_build_and_works_without_its_rule(row):
     remainder = 1 if row.attack == "chosen plan" else 0  # one room of twelve, measured
     assert real.recovered <= real.blank + remainder, real
     assert max(weak.recovered, weak.hindsight) >= row.least > max(real.recovered, real.hindsight), weak
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if len(row.weaken) > 1], ids=lambda row: row.id)
+def test_where_two_rules_are_out_each_of_them_would_have_been_enough(row):
+    for rule in row.weaken:
+        with weakened(replace(row, weaken=(rule,))) as (weaker, rules):
+            found = mount(weaker, rules)
+        assert max(found.recovered, found.hindsight) < row.least, rule.__name__
 
 
 def test_every_attack_on_blind_has_a_row():
