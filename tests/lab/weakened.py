@@ -412,7 +412,7 @@ def own_series(stage: Stage, truth: Truth) -> Guess:
 def cell(row: Row, result: Result) -> str:
     """Agents recovered and how far off their temperatures are; where a row is not about that, what the attack got."""
     if row.least == 0:
-        return re.sub(r"agent [^:]+: ", "", result.note).replace("|r|", r"\|r\|")
+        return re.sub(r"^stopped: agent [^:]+: ", "stopped: ", result.note).replace("|r|", r"\|r\|")
     error = f", to {result.rmse:.1g} K" if result.recovered else ""
     off = re.search(r"off by .*", result.note)
     hindsight = f"; {result.hindsight} in hindsight" if row.hindsight else ""

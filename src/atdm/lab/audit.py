@@ -76,8 +76,8 @@ def audit(
         Of keys, dither and attacks, so that an audit can be repeated.
     report : callable, optional
         Called with a line whenever an attack begins.
-    attacks : collection of str, optional
-        Names of attacks on "blind" to mount; by default all.
+    attacks : collection of str, default ()
+        Names of attacks on "blind" to mount (docs/attacks.md); empty: all.
 
     Returns
     -------

@@ -11,15 +11,16 @@ import pytest
 from atdm.errors import PeerError, RunAborted
 from atdm.lab.attacks import oracle
 from atdm.lab.attacks.catalogue import ATTACKS, LOOKING, attacks_on
-from atdm.lab.attacks.companies import Asker, difference, portion, whole_days
+from atdm.lab.attacks.companies import Asker, difference, home_that_left, portion, whole_days
 from atdm.lab.attacks.dishonest import leaving_out
+from atdm.lab.attacks.score import recovered
 from atdm.lab.attacks.stage import Released, Stage, repeatable
 from atdm.protocol import account, company
 from atdm.protocol.account import OTHER_COMPANY, Account, company_hash, identities_in
 from atdm.protocol.messages import Total, encode
 from atdm.protocol.options import fit_options
 from atdm.run import make_plan
-from tests.lab.weakened import ROWS, RULES, allows, drifting, homes, mount, unlimited, weakened
+from tests.lab.weakened import ROWS, RULES, allows, drifting, homes, mount, truth_of, unlimited, weakened
 
 PAGE = Path(__file__).parents[3].joinpath("docs", "attacks.md").read_text(encoding="utf-8")
 VICTIM = 4  # a place in the roster
@@ -179,6 +180,15 @@ def test_of_two_plans_for_one_day_in_flight_one_company_is_settled(monkeypatch):
     monkeypatch.setattr(Account, "refuses_company", allows)
     assert attack(answers_both=False) == np.inf
     assert attack(answers_both=True) < 1e-3
+
+
+def test_a_home_that_left_shows_its_level_where_all_others_keep_theirs():
+    """Not claimed, and measured: docs/attacks.md."""
+    stage = stage_of(homes())
+    mounted = home_that_left(stage, make_plan(stage.cluster, fit_options(protocol="blind", weights="equal")))
+    truth = truth_of(stage, "aggregator")
+    left, mean = truth.squares(mounted.guesses[0])
+    assert recovered(truth, mounted.guesses[0]) == 3 and left**0.5 < 0.7 < 1.5 < mean**0.5
 
 
 def test_the_hole_is_six_hours_and_the_block_28_days():

@@ -211,15 +211,16 @@ def around_noon(stage: Stage, plan: Plan) -> Mounted:
 
 def late_readings(stage: Stage, plan: Plan) -> Mounted:
     """A day is asked for before a home has its afternoon, and again when it does."""
-    ask, claims = Asker(), {}
+    ask, claims, early = Asker(), {}, 0
     for victim, new, days in each_victim(stage, 1):
         whole, noon = new.agents[victim].own.readings, days[0] * DAY + DAY // 2
         new.reads(victim, whole.at(np.flatnonzero(whole.time < noon)))
         without = ask(new, portion(new, days[0]))
+        early += sum(stamp >= noon for stamp in without)
         new.reads(victim, whole)
         found = difference(ask(new, portion(new, days[0])), without)
         claims[victim] = {stamp: value for stamp, value in found.items() if stamp >= noon}
-    return ask.mounted(stage, claims)
+    return Mounted(early > 0, named(stage, claims), f"{early} rows opened before a home had them")
 
 
 def corrected_readings(stage: Stage, plan: Plan) -> Mounted:
