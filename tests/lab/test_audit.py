@@ -186,17 +186,23 @@ def test_importing_atdm_needs_neither_scikit_learn_nor_fpylll():
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_json_has_one_object_with_findings(tmp_path):
+@pytest.mark.parametrize("options, attacks", [
+    (["--protocol", "plain"], {"reading"}),
+    (["--protocol", "blind", "--weights", "equal", "--attack", "late readings", "--attack", "older roster"],
+     {"late readings", "older roster"}),
+])  # fmt: skip
+def test_json_has_one_object_with_findings(tmp_path, options, attacks):
     cluster = tiny()
     zones = cluster.temperature.stack().rename("indoor_temp_c").to_frame()
     zones["load_kw"] = cluster.load.stack()
     zones.reset_index().to_csv(tmp_path / "zones.csv", index=False)
     cluster.weather.reset_index(names="time").to_csv(tmp_path / "weather.csv", index=False)
-    code = f"import sys; from atdm.cli import main; sys.argv = ['atdm', 'audit', {str(tmp_path / 'zones.csv')!r}, "
-    code += f"{str(tmp_path / 'weather.csv')!r}, '--protocol', 'plain', '--json']; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    words = [sys.executable, "-m", "atdm", "audit", str(tmp_path / "zones.csv"), str(tmp_path / "weather.csv")]
+    done = subprocess.run([*words, *options, "--json"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["findings"][0]) == FIELDS
+    findings = json.loads(done.stdout)["findings"]
+    assert {f["attack"] for f in findings} == attacks
+    assert all(set(f) == FIELDS for f in findings)
 
 
 @pytest.mark.soak
@@ -207,11 +213,27 @@ def test_the_paper_on_its_own_data(refit64):
     assert found["grid of readings", "aggregator"].rmse_c < 1e-6
 
 
-@pytest.mark.parametrize("name", ["sample", "refit64"])
+OLD = {  # breaks of the first edition, and of drafts of the second
+    "fitted": {
+        "refits", "long seasons", "fits broken off", "coarse steps", "other clips", "refusals by name", "forged scalars",
+        "counts of signs", "lying leader", "numbers in refusals",
+    },
+    "equal": {
+        "companies that differ", "dropped answers", "older roster", "new keys", "in and out", "around midnight",
+        "around noon", "late readings", "corrected readings", "same question", "home that left",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sample", pytest.param("refit64", marks=pytest.mark.soak)])
 def test_blind_on_clusters_of_64_zones(name, request):
     """Not more holds for fitted weights: with plans of its choice the aggregator and a curious agent find up to three
     zones ("chosen plan"), and with a given-away group secret up to three in a window ("steered totals")."""
     findings = audit(request.getfixturevalue(name), "blind")
+    for weights, names in OLD.items():
+        mounted = [f for f in findings if f.weights == weights and f.attack in names]
+        assert {f.attack for f in mounted} == names
+        assert all(f.recovered == 0 for f in mounted)
     assert all(f.recovered == 0 for f in findings if f.adversary in ALONE)
     assert all(f.recovered <= f.blank for f in findings if f.weights == "equal")
     curious = {f.attack: f for f in findings if f.adversary in ("aggregator+1", "agent") and f.weights == "fitted"}
@@ -226,4 +248,6 @@ def test_blind_on_fourteen_rooms_of_one_building(twin_houses):
     """Few agents: fitted weights warn below twenty, and a curious agent separates some; equal weights hold."""
     findings = audit(twin_houses, "blind")
     assert all(f.recovered == 0 for f in findings if f.adversary in ALONE)
-    assert all(f.recovered <= f.blank for f in findings if f.weights == "equal" and f.adversary == "aggregator+1")
+    assert all(
+        f.recovered <= f.blank for f in findings if f.weights == "equal" and f.adversary.endswith("aggregator+1")
+    )

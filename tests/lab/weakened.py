@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 from atdm.crypto import ring
+from atdm.crypto.keys import digest
 from atdm.data import Cluster
 from atdm.errors import RunAborted
 from atdm.lab.attacks.catalogue import ATTACKS, COLLUDER, LOOKING
 from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
 from atdm.lab.attacks.stage import Stage, repeatable
 from atdm.lab.audit import _Audit
-from atdm.protocol import account, collect, company, plan
+from atdm.protocol import account, collect, company, part, plan
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.blind import direction, release, veil
@@ -39,6 +41,7 @@ from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session
 from atdm.run import make_plan
 from tests.clusters import tiny
+from tests.lab.attacks.helpers import logger_series
 
 Patch = pytest.MonkeyPatch
 RULES = Rules(least_agents=3, rows_per_parameter=1)
@@ -120,10 +123,8 @@ def one_explained() -> Cluster:
 
 
 @cache
-def loggers(rows: int = 400, agents: int = 14, quantum: float = 0.1) -> Cluster:
-    """Sensors that report on a grid and mostly stay where they are."""
-    steps = np.random.default_rng(1).choice([-1, 0, 0, 0, 1], size=(rows, agents))
-    return cluster_of(20 + quantum * np.cumsum(steps, axis=0), "6h")
+def loggers() -> Cluster:
+    return cluster_of(20 + logger_series(rows=400), "6h")
 
 
 @cache
@@ -185,6 +186,15 @@ def readings_as_they_are_now(patch: Patch) -> None:
 
 def any_number_of_askings(patch: Patch) -> None:
     patch.setattr(collect, "MOST_ASKINGS", 1000)
+
+
+def fresh_dither(patch: Patch) -> None:
+    """Another one at every asking."""
+    dithers, askings = part.dithered, count()
+    patch.setattr(
+        part, "dithered",
+        lambda readings, secret, width, quantum: dithers(readings, digest("fresh", next(askings)), width, quantum),
+    )  # fmt: skip
 
 
 def any_weighting(patch: Patch) -> None:
@@ -310,6 +320,8 @@ ROWS = (
     Row("late readings", "random words for rows not given", homes, (silent_zeros,), 3, weights="equal"),
     Row("corrected readings", "readings as first sent", homes, (readings_as_they_are_now,), 3, weights="equal"),
     Row("same question", "four askings", homes, (any_number_of_askings,), weights="equal"),
+    Row("same question", "a dither that stays and readings as first sent", homes,
+        (fresh_dither, readings_as_they_are_now), weights="equal"),
     Row("repeated runs", "one weighting", rooms, (any_weighting,), adversary="aggregator"),
     Row("refits", "one fit a day", rooms, (unlimited,), 8, options=FINE),
     Row("long seasons", "a season of 24 h and one fit a day", rooms, (unlimited, any_season), 3, options=FINE),
@@ -414,9 +426,10 @@ def cell(row: Row, result: Result) -> str:
     if row.least == 0:
         return re.sub(r"^stopped: agent [^:]+: ", "stopped: ", result.note).replace("|r|", r"\|r\|")
     error = f", to {result.rmse:.1g} K" if result.recovered else ""
-    off = re.search(r"off by .*", result.note)
+    if off := re.search(r"off by (\S+) K, the mean of all by (\S+) K", result.note):
+        error += f" (mean of all: {off[2]} K)" if result.recovered else f" (off by {off[1]} K, mean of all: {off[2]} K)"
     hindsight = f"; {result.hindsight} in hindsight" if row.hindsight else ""
-    return f"{result.recovered} of {result.agents}{error}{hindsight}{f' ({off[0]})' if off else ''}"
+    return f"{result.recovered} of {result.agents}{error}{hindsight}"
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ def test_where_two_rules_are_out_each_of_them_would_have_been_enough(row):
     for rule in row.weaken:
         with weakened(replace(row, weaken=(rule,))) as (weaker, rules):
             found = mount(weaker, rules)
-        assert max(found.recovered, found.hindsight) < row.least, rule.__name__
+        assert max(found.recovered, found.hindsight) < row.least or not (row.least or found.accepted), rule.__name__
 
 
 def test_every_attack_on_blind_has_a_row():
