@@ -215,8 +215,8 @@ def test_the_paper_on_its_own_data(refit64):
 
 OLD = {  # breaks of the first edition, and of drafts of the second
     "fitted": {
-        "refits", "long seasons", "fits broken off", "coarse steps", "other clips", "refusals by name", "forged scalars",
-        "counts of signs", "lying leader", "numbers in refusals",
+        "refits", "long seasons", "fits broken off", "coarse steps", "other clips", "refusals by name",
+        "forged scalars", "counts of signs", "lying leader", "numbers in refusals",
     },
     "equal": {
         "companies that differ", "dropped answers", "older roster", "new keys", "in and out", "around midnight",
@@ -248,6 +248,5 @@ def test_blind_on_fourteen_rooms_of_one_building(twin_houses):
     """Few agents: fitted weights warn below twenty, and a curious agent separates some; equal weights hold."""
     findings = audit(twin_houses, "blind")
     assert all(f.recovered == 0 for f in findings if f.adversary in ALONE)
-    assert all(
-        f.recovered <= f.blank for f in findings if f.weights == "equal" and f.adversary.endswith("aggregator+1")
-    )
+    equal = [f for f in findings if f.weights == "equal" and f.adversary.endswith("aggregator+1")]
+    assert all(f.recovered <= f.blank for f in equal)
