@@ -161,6 +161,18 @@ def test_the_table_shows_the_blank_beside_what_was_recovered(findings):
     assert "blank" in text and "blind, equal weights" in text and "blind, fitted weights" in text
 
 
+def test_rows_that_are_missing_stop_no_attack():
+    cluster, keep = tiny(rows=160), np.r_[0:58, 63:160]
+    cluster = atdm.Cluster.from_frames(
+        cluster.temperature.iloc[keep], cluster.load.iloc[keep], cluster.outdoor.iloc[keep], cluster.solar.iloc[keep]
+    )
+    found = audit(cluster, "all", rules=LOOSE)
+    blind = [f for f in found if f.protocol == "blind"]
+    assert all(f.recovered <= f.blank for f in blind if "not claimed" not in f.note)
+    notes = {f.attack: f.note for f in blind}
+    assert "2 answered, 0 refusals" in notes["refusals by name"] and "1 released" in notes["refits"]
+
+
 def test_one_protocol_can_be_asked_for():
     assert {f.protocol for f in audit(tiny(), "plain")} == {"plain"}
     with pytest.raises(atdm.UsageError, match="choose one of"):

@@ -69,7 +69,8 @@ def difference(larger: Sums, smaller: Sums) -> Sums:
 def whole_days(stage: Stage, count: int) -> list[int]:
     """The first so many whole UTC days in a row that lie in one block; fewer where there are no more."""
     numbers, rows = np.unique(seconds(stage.cluster.time) // DAY, return_counts=True)
-    whole = set(numbers[rows == DAY // stage.cluster.step.total_seconds()].tolist())
+    wanted = max(2, DAY // int(stage.cluster.step.total_seconds()))  # two rows at least, to be halved
+    whole = set(numbers[rows == wanted].tolist())
     runs = [[day + n for n in range(count) if day + n in whole] for day in sorted(whole)]
     fitting = [run for run in runs if run and run[0] // BLOCK == run[-1] // BLOCK]
     return max(fitting, key=len, default=[])
@@ -84,14 +85,18 @@ def portion(stage: Stage, day: int, first: int = 0, last: int = 24) -> Collect:
 def each_victim(stage: Stage, days: int) -> Iterator[tuple[int, Stage, list[int]]]:
     """A home, agents that were asked nothing yet, and whole days of one block; nothing where the data have too few."""
     found = whole_days(stage, days)
-    for victim in VICTIMS if len(found) == days else ():
+    for victim in victims(stage) if len(found) == days else ():
         yield victim, stage.fresh(), found
+
+
+def victims(stage: Stage) -> tuple[int, ...]:
+    return tuple(place for place in VICTIMS if place < len(stage.agents))
 
 
 def small_company(stage: Stage, plan: Plan, colluder: int) -> Mounted:
     """All answers but those of the colluding agent and of one home are dropped."""
     ask, claims = Asker(), {}
-    for victim in VICTIMS:
+    for victim in victims(stage):
 
         def drop(place: int, message: ToAgent, kept: tuple[int, int] = (colluder, victim)) -> Message | None:
             return None if isinstance(message, Announce) and place not in kept else message
@@ -115,9 +120,8 @@ def older_roster(stage: Stage, plan: Plan) -> Mounted:
 
 def new_keys(stage: Stage, plan: Plan) -> Mounted:
     """Homes that enrol anew have empty accounts: the same rows once more, without one of them."""
-    ask, claims, days = Asker(), {}, whole_days(stage, 1)
-    for victim in VICTIMS if days else ():
-        new = stage.fresh()
+    ask, claims = Asker(), {}
+    for victim, new, days in each_victim(stage, 1):
         everybody = ask(new, portion(new, days[0]))
         anew = new.enrolled_anew(int(seconds(stage.cluster.time)[-1]) // DAY + 1)
         place = [agent.name for agent in anew.agents].index(new.agents[victim].name)
@@ -126,14 +130,14 @@ def new_keys(stage: Stage, plan: Plan) -> Mounted:
     return ask.mounted(stage, claims)
 
 
-def _days_without(stage: Stage, out: Callable[[int], bool]) -> tuple[Asker, dict[int, tuple[list[Sums], list[int]]]]:
-    """For each victim the sums of some days in a row, on some of which it is left out; and how often it came back."""
+def _days_without(stage: Stage, out: Callable[[int], bool]) -> dict[int, tuple[list[Sums], list[int]]]:
+    """For each victim the sums of some days in a row, on some of which it is left out; and the days it came back."""
     ask, found = Asker(), {}
     for victim, new, days in each_victim(stage, MOVES):
         sums = [ask(new, portion(new, day), [victim] if out(number) else []) for number, day in enumerate(days)]
         back = [n for n in range(1, len(days)) if out(n - 1) and not out(n) and sums[n]]
         found[victim] = sums, back
-    return ask, found
+    return found
 
 
 def by_hour(days: Sequence[Sums]) -> Sums:
@@ -145,7 +149,7 @@ def by_hour(days: Sequence[Sums]) -> Sums:
 def in_and_out(stage: Stage, plan: Plan) -> Mounted:
     """A home is in on every other day: what the days before and after have more, in the mean, is its level, however
     all homes drift."""
-    ask, found = _days_without(stage, lambda number: number % 2 == 1)
+    found = _days_without(stage, lambda number: number % 2 == 1)
     claims, returned = {}, 0
     for victim, (days, back) in found.items():
         returned += len(back)
@@ -154,13 +158,12 @@ def in_and_out(stage: Stage, plan: Plan) -> Mounted:
         levels = [value for each in more for value in each.values()]
         stamps = set().union(*(days[n] for n in middle))
         claims[victim] = dict.fromkeys(stamps, float(np.mean(levels))) if levels else {}
-    guesses = named(stage, claims)
-    return Mounted(returned > 0, guesses, f"it came back {returned} times in {len(found)} trials")
+    return Mounted(returned > 0, named(stage, claims), f"it came back {returned} times in {len(found)} trials")
 
 
 def home_that_left(stage: Stage, plan: Plan) -> Mounted:
     """Within the rules: some days with a home, then some without it. Its level, if all others keep theirs."""
-    ask, found = _days_without(stage, lambda number: number >= MOVES // 2)
+    found = _days_without(stage, lambda number: number >= MOVES // 2)
     claims = {}
     for victim, (days, _) in found.items():
         before, after = by_hour(days[: MOVES // 2]), by_hour(days[MOVES // 2 :])

@@ -30,9 +30,9 @@ from atdm.protocol.blind.layouts import LADDER
 from atdm.protocol.blind.release import open_release, seal_release, vouched
 from atdm.protocol.messages import Masked, Message, Refuse, Release, ToAggregator
 from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan
-from atdm.protocol.readings import public_inputs, window
+from atdm.protocol.readings import public_inputs, seconds
 from atdm.run import weather_of
-from atdm.types import BoolArray, FloatArray
+from atdm.types import BoolArray, FloatArray, IntArray
 
 RIDGE = 20.0  # of the plan, in ‖x_i‖² of the colluding agent: every ‖Z_i‖² is then far below λ
 BUMPS = 12  # functionals asked for
@@ -58,11 +58,16 @@ class Oracle:
     _sum: FloatArray = field(default_factory=lambda: np.empty(0))  # Σ x_i
     _squares: float = np.nan
 
+    @property
+    def stamps(self) -> IntArray:
+        """Of all rows, which everybody has."""
+        return seconds(self.stage.cluster.time)
+
     def bump(self, number: int) -> FloatArray:
         """A hat over the window, on every row."""
-        rows = np.arange(self.plan.length)
-        centres = np.linspace(0, self.plan.train * self.plan.length - 2, BUMPS)
-        hat: FloatArray = np.interp(rows, centres, np.eye(BUMPS)[number])
+        rows = len(self.stamps)
+        centres = np.linspace(0, self.plan.train * rows - 2, BUMPS)
+        hat: FloatArray = np.interp(np.arange(rows), centres, np.eye(BUMPS)[number])
         return hat
 
     def functional(self, number: int) -> tuple[FloatArray, FloatArray]:
@@ -88,8 +93,8 @@ class Oracle:
                 return {}
             if phase == "open":
                 if self._design is None:
-                    stamps, weather = window(self.plan), weather_of(self.stage.cluster)
-                    inputs = public_inputs(self.plan, stamps, opened["load"], weather)
+                    weather = weather_of(self.stage.cluster)
+                    inputs = public_inputs(self.plan, self.stamps, opened["load"], weather)
                     self._design = Design.build(inputs, self.plan.order)
                     self._sum = opened["total"] * len(sizes) ** 0.5
                 return {"total": sizes[forger.place] * len(sizes) ** 0.5 * self.functional(number)[0]}
@@ -115,7 +120,7 @@ class Oracle:
 
     def spread(self) -> float:
         """Of w at the colluding agent, over all bumps."""
-        own = self.stage.own_series(self.colluder, window(self.plan))
+        own = self.stage.own_series(self.colluder, self.stamps)
         return float(np.sqrt(np.mean([(self.functional(n)[1] @ own) ** 2 for n in range(BUMPS)])))
 
     def moment(self, number: int, size: float) -> tuple[FloatArray, float] | None:
@@ -131,7 +136,7 @@ class Oracle:
 
 def oracle(stage: Stage, plan: Plan, colluder: int, ridge: float | None = None) -> Oracle:
     """The plan as this adversary wants it; ridge: by default so large that it hides ‖Z_i‖²."""
-    own = stage.own_series(colluder, window(plan))
+    own = stage.own_series(colluder, seconds(stage.cluster.time))
     large = max(RIDGE * float(((own - own.mean()) ** 2).sum()), 1.0)
     wanted = msgspec.structs.replace(
         plan, order=1, ridge=large if ridge is None else ridge, nonnegative="free", train=0.95

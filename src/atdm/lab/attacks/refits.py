@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from atdm.errors import RunAborted
 from atdm.kernel.thermal import Coefficients
 from atdm.lab.attacks.dishonest import Mounted, ending
 from atdm.lab.attacks.score import Guess
@@ -58,7 +57,7 @@ def refits(stage: Stage, plan: Plan) -> Mounted:
     runs = [stage.play(each) for each in variants(plan)]
     states = [Released.of(run).state for run in runs if run.state is AggregatorState.DONE]
     note = f"{len(runs)} fits asked for, {len(states)} released"
-    return Mounted(len(states) > 1, separated([each for each in states if len(each) == plan.length]), note)
+    return Mounted(len(states) > 1, separated([each for each in states if len(each) == len(stage.cluster.time)]), note)
 
 
 def broken_off(stage: Stage, plan: Plan, colluder: int) -> Mounted:
@@ -66,7 +65,7 @@ def broken_off(stage: Stage, plan: Plan, colluder: int) -> Mounted:
     for each in list(variants(plan))[::2]:
         before = len(shown(stage, colluder))
         stage.play(each, until=lambda _, before=before: len(shown(stage, colluder)) >= before + 2)  # type: ignore[misc]
-    totals = [total for total in shown(stage, colluder) if len(total) == plan.length]
+    totals = [total for total in shown(stage, colluder) if len(total) == len(stage.cluster.time)]
     most = plan.totals_for(len(stage.agents))
     return Mounted(len(totals) > most, separated(totals), f"{len(totals)} totals shown to an agent, {most} allowed")
 
@@ -76,16 +75,18 @@ def coarse_steps(stage: Stage, plan: Plan, colluder: int) -> Mounted:
     step, series = COARSER * plan.step_seconds, list[FloatArray]()
     if DAY % step:
         return Mounted(False, [], "no coarser step divides the day")
-    inside = np.arange(EDGE, plan.length - EDGE, dtype=np.int64)
+    time = seconds(stage.cluster.time)
+    inside = np.arange(EDGE, len(time) - EDGE, dtype=np.int64)
     for offset, ridge in zip(range(COARSER), (100.0, 1.0, 10.0, 0.1), strict=True):
         start, length = plan.start + offset * plan.step_seconds, (plan.length - offset) // COARSER
-        before, at = len(shown(stage, colluder)), offset + COARSER * np.arange(length)
+        before, stamps = len(shown(stage, colluder)), start + step * np.arange(length)
         stage.play(msgspec.structs.replace(
             plan, step_seconds=step, period=DAY // step, start=start, length=length, ridge=ridge, order=1,
             nonnegative="free", weather=weather_of(stage.cluster).hash(start, start + (length - 1) * step),
         ))  # fmt: skip
-        totals = [total for total in shown(stage, colluder)[before:] if len(total) == length]
-        series += [CubicSpline(at, total)(inside) for total in totals]
+        there = np.intersect1d(stamps, time)
+        totals = [total for total in shown(stage, colluder)[before:] if len(total) == len(there)]
+        series += [CubicSpline(there, total)(time[inside]) for total in totals]
     most = plan.totals_for(len(stage.agents))
     note = f"{len(series)} totals shown to an agent, {most} allowed"
     return Mounted(len(series) > most, separated(series, inside), note)
@@ -104,7 +105,7 @@ def other_clips(stage: Stage, plan: Plan, colluder: int) -> Mounted:
         ones = [float(seen.value[0]) for seen in notebook.seen[before:] if seen.label == "one"]
         found += list(zip(totals, ones, strict=False))
     slopes = [(a - b) / (one - other) for (a, one), (b, other) in pairwise(found) if abs(one - other) > 1e-6]
-    slopes = [slope for slope in slopes if len(slope) == plan.length]
+    slopes = [slope for slope in slopes if len(slope) == len(stage.cluster.time)]
     columns = [*slopes, *(b - a for a, b in pairwise(slopes))]
     note = f"{len(CLIPS)} fits asked for, {len(found)} first directions shown to an agent"
     return Mounted(len(found) > 1, [Guess(series=np.column_stack(columns), scaled=False)] if columns else [], note)
@@ -144,10 +145,6 @@ def long_seasons(stage: Stage, plan: Plan) -> Mounted:
 
 
 def _coefficients(run: Aggregator) -> Coefficients | None:
-    try:
-        Released.of(run)
-    except RunAborted:
-        return None
     outcome = None if run.desk is None else run.desk.outcome
     return None if outcome is None else outcome.estimate.coefficients
 
