@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +25,10 @@ from atdm.deploy.enrolment import (
     read_roster,
     read_unchecked_roster,
 )  # fmt: skip
+from atdm.deploy.log import Line
+from atdm.deploy.notify import keep_watchdog, notify
 from atdm.deploy.own import OwnReadings, weather_from
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
@@ -38,6 +43,7 @@ from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOOK_SECONDS = 0.5  # between two looks at which connections stand, for systemd
 
 Say = Callable[[str], None]
 
@@ -57,7 +63,10 @@ class RunningAgent:
 
     agent: Agent
     keys: AgentKeys
+    state: Path  # what it must not forget, and what its owner decides and sees
+    history: History
     _lock: BinaryIO = field(repr=False)
+    link: AgentLink | None = None  # once it is to be connected
 
     def close(self) -> None:
         self._lock.close()
@@ -84,7 +93,7 @@ def prepare_agent(
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
     for note in own.notes:
-        say(f"{keys.name}: {note}")
+        say(Line(note, event="note", agent=keys.name))
     if signed_weather is not None:
         check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
@@ -103,20 +112,21 @@ def prepare_agent(
             weather=sky,
             rules=rules,
             random_bytes=os.urandom,
-            store=Disk(state / "journal"),
+            store=Disk(state / JOURNAL),
             host=host,
             renew=lambda: own.read_again(say),
             renew_roster=lambda: _roster_again(roster, keys, say),
+            owner=lambda: choice_of(state),
         )
     except BaseException:
         held.close()
         raise
-    return RunningAgent(agent, keys, held)
+    return RunningAgent(agent, keys, state, History(state), held)
 
 
 def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
-    saved, entries = Disk(state / "journal").read()
+    saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
         raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
     account = decode_snapshot(saved).memory.account
@@ -137,7 +147,7 @@ def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
     try:
         return read_roster(path, keys.pinned.authority)
     except (DataError, UsageError, PeerError) as error:
-        say(f"{keys.name}: {error}")
+        say(Line(str(error), event="roster", agent=keys.name, level=logging.WARNING))
         raise DataError("its roster cannot be read at present: see this agent's own log") from None
 
 
@@ -164,8 +174,10 @@ def serve_files(
     *,
     declared: Format,
     signed_weather: Path | None = None,
+    page: Callable[[Sequence[RunningAgent]], AbstractContextManager[object]] = lambda _: nullcontext(),
 ) -> None:
-    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
+    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host); page: the
+    owner's, for as long as they run."""
     with contextlib.ExitStack() as held:
         host, agents = Host(), []
         for file in files:
@@ -174,8 +186,10 @@ def serve_files(
             )
             held.callback(running.close)
             agent = running.agent
-            say(f"{agent.name}: {agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents")
+            checked = f"{agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents"
+            say(Line(checked, event="checked", agent=agent.name))
             agents.append(running)
+        held.enter_context(page(agents))
         serve(agents, servers, say)
 
 
@@ -187,10 +201,15 @@ def serve(agents: Sequence[RunningAgent], servers: Sequence[str], say: Say) -> N
 
 async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: Say) -> None:
     stop = asyncio.Event()
-    with on_signal(stop.set):
+
+    def stopping() -> None:
+        notify("STOPPING=1", "STATUS=stopping")
+        stop.set()
+
+    with on_signal(stopping):
         links = [link_agent(running, servers, say) for running in agents]
         tasks = [asyncio.create_task(link.run()) for link in links]
-        tasks.append(asyncio.create_task(_wait(stop)))
+        tasks += [asyncio.create_task(each) for each in (_wait(stop), keep_watchdog(), _tell_systemd(links))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -199,7 +218,21 @@ async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: 
             await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
-    say("stopped")
+    say(Line("stopped", event="stopped"))
+
+
+async def _tell_systemd(links: Sequence[AgentLink]) -> None:
+    """Ready once all are connected; and how many are, whenever that changes."""
+    ready, before = False, -1
+    while True:
+        now = sum(link.connection.connected for link in links)
+        if now != before:
+            notify(f"STATUS={now} of {len(links)} agents connected to {links[0].connection.servers}")
+        if now == len(links) and not ready:
+            notify("READY=1")
+            ready = True
+        before = now
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -213,14 +246,23 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
         try:
             replies = agent.receive(message)
         except PeerError as error:
-            say(f"{agent.name}: was sent {describe(message)}; sent nothing ({error})")
+            say(Line(f"was sent {describe(message)}; sent nothing ({error})", event="ignored", agent=agent.name))
+            remember(message, None)
             return None
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
-        say(f"{agent.name}: was asked {describe(message)}; sent {sent}")
+        say(Line(f"was asked {describe(message)}; sent {sent}", event="asked", agent=agent.name))
+        remember(message, replies)
         return replies
 
+    def remember(message: bytes, replies: list[bytes] | None) -> None:
+        try:
+            running.history.add(exchange(message, replies))
+        except UsageError as error:
+            say(Line(str(error), event="history", agent=agent.name, level=logging.WARNING))
+
     nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
-    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer)
+    running.link = AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, agent.name)
+    return running.link
 
 
 def describe(data: bytes) -> str:
@@ -233,7 +275,7 @@ def describe(data: bytes) -> str:
             detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
         elif kind in ("Abort", "Refuse"):
             detail = f"({message['reason']})"
-    except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
+    except UNREADABLE:
         return f"something unreadable, {len(data)} bytes"
     return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 

@@ -1,10 +1,11 @@
 """An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
 
-Rule 1: what is wrong with readings is said in the agent's own log only, since it may quote one. Other parties get a
-        fixed text.
+Rule 1: what is wrong with readings may quote one. It is said to whoever starts the agent; the log says where to look,
+        other parties get a fixed text.
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
 """
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from atdm.data.own import own_readings, weather_faults
 from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
+from atdm.deploy.log import Line
 from atdm.errors import DataError, UsageError
 from atdm.protocol.readings import Readings, Weather, weather_of_table
 
@@ -50,9 +52,12 @@ class OwnReadings:
         """What there is now, for a run that asks for later rows."""
         try:
             return self.read()
-        except (DataError, UsageError) as error:
-            say(f"{self.name}: {error}")
-            raise DataError("its readings cannot be read at present: see this agent's own log") from None
+        except UsageError as error:
+            say(Line(str(error), event="readings", agent=self.name, level=logging.WARNING))
+        except DataError:  # its words may quote a reading, and logs are kept and sent on
+            text = f"{self.source.name}: cannot be used at present: `atdm check` with the same options says why"
+            say(Line(text, event="readings", agent=self.name, level=logging.WARNING))
+        raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
     @property
     def notes(self) -> tuple[str, ...]:

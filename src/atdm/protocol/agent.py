@@ -158,9 +158,7 @@ class Agent:
             bookings = ()
         if state in (AgentState.JOINED, AgentState.RUNNING):
             seed = self._seed if joined else b""
-            entry = Entry(
-                message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings
-            )
+            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
             self._store.append(encode_entry(entry))
         else:
             self._store.replace(self._snapshot(data, replies))

@@ -5,7 +5,8 @@
 
 Rule 1: an entry is written before the answer it belongs to is handed out. A message without an entry had no answer.
 Rule 2: all randomness of a run is one seed, written with the first entry, as is the owner's choice to take part: the
-        entries, played again, give every answer again, byte for byte. Where they do not, the run is over for this agent (agent.py).
+        entries, played again, give every answer again, byte for byte. Where they do not, the run is over for this
+        agent (agent.py).
 Rule 3: what an entry adds to the account stands in it in words, so that it counts even if the run cannot be resumed.
 """
 
