@@ -247,16 +247,16 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
             replies = agent.receive(message)
         except PeerError as error:
             say(Line(f"was sent {describe(message)}; sent nothing ({error})", event="ignored", agent=agent.name))
-            remember(message, None)
+            remember(message, None, str(error))
             return None
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
         say(Line(f"was asked {describe(message)}; sent {sent}", event="asked", agent=agent.name))
         remember(message, replies)
         return replies
 
-    def remember(message: bytes, replies: list[bytes] | None) -> None:
+    def remember(message: bytes, replies: list[bytes] | None, why: str = "") -> None:
         try:
-            running.history.add(exchange(message, replies))
+            running.history.add(exchange(message, replies, why))
         except UsageError as error:
             say(Line(str(error), event="history", agent=agent.name, level=logging.WARNING))
 

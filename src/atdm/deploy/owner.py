@@ -84,13 +84,13 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     sent: tuple[str, ...] = ()  # by name
     bytes: int = 0  # sent
     ignored: bool = False  # it did not belong here, and changed nothing
-    reason: str = ""  # to stay out, to refuse, or to end the run
+    reason: str = ""  # to stay out, to refuse, to ignore, or to end the run
     asked: Asked | None = None
     days: tuple[int, int] = (0, 0)  # of an announcement: days it is in on, of so many
 
 
-def exchange(message: bytes, replies: Sequence[bytes] | None) -> Exchange:
-    """One line of history; replies: None where the agent ignored the message."""
+def exchange(message: bytes, replies: Sequence[bytes] | None, why: str = "") -> Exchange:
+    """One line of history; replies: None where the agent ignored the message, and why."""
     head, answers = _read(message), [_read(reply) for reply in replies or ()]
     asked, days = None, (0, 0)
     if head.get("type") == "Announce":
@@ -103,10 +103,10 @@ def exchange(message: bytes, replies: Sequence[bytes] | None) -> Exchange:
                     days = int(flags(answer["days"], day_count(plan)).sum()), day_count(plan)
         except (*UNREADABLE, AtdmError):
             asked = None
-    reasons = [str(part["reason"]) for part in (*answers, head) if part.get("reason")]
+    reasons = [why, *(str(part.get("reason", "")) for part in (*answers, head))]
     return Exchange(
         stamp_now(), _name(head), len(message), tuple(_name(answer) for answer in answers),
-        sum(map(len, replies or ())), replies is None, one_line(reasons[0]) if reasons else "", asked, days,
+        sum(map(len, replies or ())), replies is None, one_line(next(filter(None, reasons), "")), asked, days,
     )  # fmt: skip
 
 
