@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from atdm.data.seconds import spell
 from atdm.deploy.agent import RunningAgent, read_account
 from atdm.deploy.log import Line
 from atdm.deploy.owner import Asked, Exchange, choice_of, choose, chosen_since
@@ -140,7 +141,7 @@ def runs_of(history: Sequence[Exchange], under_way: bool) -> Iterator[dict[str, 
 def _what(asked: Asked | None) -> str:
     if asked is None:
         return "something that could not be read"
-    rows = f"{asked.rows:,} rows of {asked.step // 60} min"
+    rows = f"{asked.rows:,} rows of {spell(asked.step)}"
     if asked.protocol == "collect":
         how = "" if asked.weights == "equal" else ", weighted as in an earlier fit"
         return f"mean temperature and heating of all homes together{how}: {rows}"
@@ -182,8 +183,7 @@ def _facts(days: Sequence[dict[str, Any]], history: Sequence[Exchange]) -> list[
         ("days given so far", f"{len(given):,}"),
         ("readings in sums", f"{sum(day['rows_sent'] for day in given):,}"),
         ("homes together with yours", _span(day["company"] - 1 for day in given if day["company"])),
-        ("messages sent, recently", f"{sum(len(each.sent) for each in sent):,}"),
-        ("their size", byte_count(sum(each.bytes for each in sent))),
+        ("messages sent lately", f"{sum(len(each.sent) for each in sent):,}, {byte_count(sum(e.bytes for e in sent))}"),
     ]
 
 

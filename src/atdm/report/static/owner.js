@@ -58,6 +58,7 @@
     }));
   };
 
+  const columns = [...document.querySelectorAll("#days-table thead th")].map((head) => head.textContent);
   const drawDays = () => {
     show("no-days", !state.days.length);
     show("days-table", state.days.length);
@@ -66,10 +67,11 @@
       head.scope = "row";
       if (day.with.length) {
         const list = element("details");
-        list.append(element("summary", `${day.with.length} homes, yours among them`), day.with.join(", "));
+        list.append(element("summary", `${day.with.length} homes`), day.with.join(", "));
         others.append(list);
       }
       row.append(head, cell(day.in), cell(day.way), cell(day.sent, "num"), cell(day.filled, "num"), others, cell(day.left));
+      [...row.children].forEach((one, i) => { one.dataset.name = columns[i]; }); // phones have no room for a head
       return row;
     }));
   };
