@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,6 @@ class Home:
         seen = (running.history.version, choice_of(state), connected, under_way, agent.roster.serial, today)
         if seen == self._seen:
             return
-        self._seen = seen
         names = {member.identity: member.name for member in agent.roster.members}
         choice, since = choice_of(state), chosen_since(state)
         account = statement(read_account(state), names, choice, since)
@@ -96,6 +96,7 @@ class Home:
         self._put("runs", runs[::-1][:MOST_RUNS])
         self._put("days", [_day(row) for row in account["days"][::-1][:MOST_DAYS]])
         self._put("messages", [_message(each) for each in history[::-1][:MOST_MESSAGES]])
+        self._seen = seen
 
     def _put(self, name: str, value: Any) -> None:
         if name not in self._sections or self._sections[name] != value:
@@ -127,7 +128,7 @@ def allowed(rules: Rules) -> list[str]:
 def runs_of(history: Sequence[Exchange], under_way: bool) -> Iterator[dict[str, Any]]:
     """Each announcement with what followed it, oldest first."""
     starts = [i for i, each in enumerate(history) if each.message == "Announce"]
-    for start, end in zip(starts, [*starts[1:], len(history)], strict=True):
+    for start, end in pairwise([*starts, len(history)]):
         own = history[start:end]
         kind, text = _outcome(own, under_way and end == len(history))
         taken = [each for each in own if not each.ignored]
