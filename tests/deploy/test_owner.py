@@ -1,4 +1,4 @@
-"""What an owner decides and sees: kept beside the account, seen by a real aggregator, without a value of any reading."""
+"""What an owner decides and sees: kept beside the account, seen by a real aggregator, without a value of a reading."""
 
 import asyncio
 import json
@@ -268,7 +268,7 @@ def test_no_reading_key_or_weight_is_in_log_history_or_statement(tmp_path, form,
 
 
 def test_readings_that_go_bad_are_not_quoted_in_the_log(tmp_path):
-    """While the agent runs: its log says where to look. (Whoever starts it is told what is wrong.)"""
+    """While the agent runs: its log says it without numbers. (Whoever starts it is told.)"""
     theatre, said = Theatre(tmp_path, weights="equal"), []
     name = theatre.stage.names[1]
     own = OwnReadings(Table(theatre.stage.data(name), agent=name), theatre.stage.weather, name, Format())
@@ -280,7 +280,7 @@ def test_readings_that_go_bad_are_not_quoted_in_the_log(tmp_path):
         own.read()
     with pytest.raises(DataError, match="see this agent's own log"):
         own.read_again(said.append)
-    assert len(said) == 1 and "`atdm check`" in said[0] and "987" not in said[0]
+    assert len(said) == 1 and "outside -… to … °C" in said[0] and "`atdm check`" in said[0] and "987" not in said[0]
 
 
 # From the command line

@@ -1,4 +1,4 @@
-"""A home whose owner has paused it, or has left, is out in the open, finishes what it began and gives nothing else away."""
+"""A home whose owner has paused it, or has left, is out in the open, and finishes what it began."""
 
 from dataclasses import dataclass
 

@@ -1,11 +1,12 @@
 """An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
 
-Rule 1: what is wrong with readings may quote one. It is said to whoever starts the agent; the log says where to look,
-        other parties get a fixed text.
+Rule 1: what is wrong with readings may quote one. Whoever starts the agent is told; the log, which is kept and sent on,
+        says it without numbers; other parties get a fixed text.
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from atdm.deploy.log import Line
 from atdm.errors import DataError, UsageError
 from atdm.protocol.readings import Readings, Weather, weather_of_table
 
+NUMBER = re.compile(r"\d[\d.,]*")
 BACK = 72 * 3600  # s before the newest row that are asked for again: late readings, as `atdm observe --back` has it
 
 
@@ -52,12 +54,10 @@ class OwnReadings:
         """What there is now, for a run that asks for later rows."""
         try:
             return self.read()
-        except UsageError as error:
-            say(Line(str(error), event="readings", agent=self.name, level=logging.WARNING))
-        except DataError:  # its words may quote a reading, and logs are kept and sent on
-            text = f"{self.source.name}: cannot be used at present: `atdm check` with the same options says why"
+        except (DataError, UsageError) as error:
+            text = f"{NUMBER.sub('…', str(error))} (`atdm check` with the same options shows the numbers left out here)"
             say(Line(text, event="readings", agent=self.name, level=logging.WARNING))
-        raise DataError("its readings cannot be read at present: see this agent's own log") from None
+            raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
     @property
     def notes(self) -> tuple[str, ...]:
