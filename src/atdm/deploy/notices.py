@@ -131,13 +131,12 @@ class Kept:
         if self._roster is not None and roster.serial <= self._roster.serial:
             raise PeerError(f"roster {roster.serial} came, and this agent keeps {self._roster.serial}: ignored")
         self._keep(roster)
+        self._tell(f"was sent roster {roster.serial}, with {len(roster)} agents")
 
     def _keep(self, roster: Roster) -> None:
         replace_file(self._places[0], json_bytes(roster))
         self._roster = roster
-        if self._listed(roster):
-            self._tell(f"roster {roster.serial} with {len(roster)} agents")
-        else:
+        if not self._listed(roster):
             self._tell(
                 f"roster {roster.serial} does not list this agent's key: it was retired or replaced and stays out; ask "
                 "the enrolment authority if that is a mistake"
