@@ -22,7 +22,7 @@ from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, PeerError
 from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Weather, window
-from atdm.protocol.roster import Roster, check_roster
+from atdm.protocol.roster import Roster, check_roster, place_of
 from atdm.transport.disk import replace_file
 from atdm.transport.frames import MOST_HELD
 from atdm.types import BoolArray
@@ -143,7 +143,7 @@ class Kept:
             )
 
     def _listed(self, roster: Roster) -> bool:
-        return any(member.identity == self._keys.identity.public for member in roster.members)
+        return place_of(self._keys.identity.public, roster.members) is not None
 
     # Weather
 
