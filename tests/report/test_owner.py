@@ -18,8 +18,9 @@ from atdm.deploy.owner import Asked, Exchange, choice_of
 from atdm.errors import UsageError
 from atdm.protocol.company import PAUSED, TOO_FEW
 from atdm.protocol.rules import Rules
+from atdm.ui import owners_page
 from atdm.ui.host import Address
-from atdm.ui.owner import _serving, allowed, kept_token, owners_page, runs_of
+from atdm.ui.owner import allowed, kept_token, runs_of, serving_owner
 from tests.deploy.test_owner import CANARY, HEAT
 from tests.deploy.theatre import LOOSE, Theatre
 from tests.report.conftest import Answer, get
@@ -56,7 +57,7 @@ def stage(tmp_path_factory):
 @pytest.fixture
 def url(stage):
     stage.said.clear()
-    with _serving(HERE, stage.said.append, stage.seats):
+    with serving_owner(HERE, stage.said.append, stage.seats):
         yield re.search(r"http://\S+/", stage.said[0])[0]
     for name in stage.names:
         for chosen in ("paused", "left"):
@@ -148,7 +149,7 @@ def test_nobody_else_can_switch(stage, url, headers):
 
 def test_the_word_is_another_one_at_each_start_and_get_changes_nothing(stage, url):
     word = word_in(get(url).text)
-    with _serving(HERE, stage.said.append, stage.seats):
+    with serving_owner(HERE, stage.said.append, stage.seats):
         other = re.search(r"http://\S+/", stage.said[-1])[0]
         assert switch(other, "paused", X_Atdm_Word=word).status == 403
     for path in ("choice", "choice?home=0&choice=left"):
@@ -183,7 +184,7 @@ def test_elsewhere_than_loopback_it_needs_the_token_that_is_in_a_file_and_in_no_
     kept, addresses = stage.state(stage.names[0]) / "page-address", []
     for _ in range(2):
         stage.said.clear()
-        with _serving(HERE, stage.said.append, stage.seats):
+        with serving_owner(HERE, stage.said.append, stage.seats):
             url = re.search(r"http://\S+/", stage.said[0])[0]
             assert stat.S_IMODE(kept.stat().st_mode) == 0o600
             addresses.append(kept.read_text().strip())

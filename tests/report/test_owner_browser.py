@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="starlette is not installed: pip install
 from atdm.deploy.owner import choice_of
 from atdm.protocol.company import PAUSED
 from atdm.ui.host import Address
-from atdm.ui.owner import _serving
+from atdm.ui.owner import serving_owner
 from tests.deploy.theatre import AGENTS, Theatre
 from tests.report.test_browser import Tab
 from tests.report.test_live_browser import PHONE, sideways
@@ -39,7 +39,7 @@ class Fleet:
         with self.theatre.stage.server() as self.server:
             async with self.theatre.agents(self.server.url, say=self.said.append) as seats:
                 shown = [seats[name] for name in self.names[:2]]
-                with _serving(Address("127.0.0.1", 0), self.said.append, shown):
+                with serving_owner(Address("127.0.0.1", 0), self.said.append, shown):
                     line = next(line for line in self.said if "owner's page" in line)
                     self.url = re.search(r"http://\S+/", line)[0]
                     await self._stop.wait()

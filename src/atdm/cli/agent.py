@@ -12,23 +12,23 @@ from atdm.cli.options import (
     Json,
     LeastAgents,
     Log,
-    RosterFile,
     Servers,
     Sourced,
-    WeatherOption,
     grouped,
 )  # fmt: skip
 from atdm.cli.printing import out, show
 from atdm.data.sources.registry import open_sources
 from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
 from atdm.deploy.log import start_log
+from atdm.deploy.notices import OwnWeather
+from atdm.deploy.own import HISTORY
 from atdm.deploy.owner import choice_of, choose, chosen_since
 from atdm.errors import UsageError
 from atdm.protocol.options import OwnerChoice, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.account_text import account_table, statement
 from atdm.ui import DEFAULT as PAGE
-from atdm.ui.owner import owners_page
+from atdm.ui import owners_page
 
 app = typer.Typer()
 
@@ -37,8 +37,6 @@ app = typer.Typer()
 @grouped
 def agent(
     identity: Annotated[list[Path], typer.Option(help="Folder made by `atdm enroll agent`; repeat for more agents.")],
-    roster: RosterFile,
-    weather: WeatherOption,
     nats: Servers,
     declared: Declared,
     sourced: Sourced,
@@ -50,7 +48,24 @@ def agent(
         list[Path],
         typer.Option(help="Folder where the agent records what it released; `state` beside its keys if not given."),
     ] = [],  # noqa: B006 - as above
-    signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="roster.json; without it the one kept, or the first that is published.")
+    ] = None,
+    weather: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of time, outdoor_temp_c, solar_w_m2; only fitted weights need one, or published rows."
+        ),
+    ] = None,
+    weather_tolerance: Annotated[
+        float, typer.Option(help="K that published outdoor temperatures may be off those in --weather.")
+    ] = 5.0,
+    solar_tolerance: Annotated[
+        float, typer.Option(help="W/m² that published solar irradiance may be off that in --weather.")
+    ] = 500.0,
+    history: Annotated[
+        int, typer.Option(min=1, help="Days of readings that are asked of a source where no --weather bounds them.")
+    ] = HISTORY,
     protocol: Annotated[
         list[str],
         typer.Option(help="Protocol to take part in; others than blind show the aggregator more. Repeat for more."),
@@ -82,10 +97,10 @@ def agent(
         colluders=colluders, days_after_fit=days_after_fit,
     )  # fmt: skip
     files = agent_files(identity, data, open_sources(source, sourced, declared), state)
+    sky = OwnWeather(path=weather, declared=declared, outdoor=weather_tolerance, solar=solar_tolerance)
     say = start_log(log)
     serve_files(
-        files, roster, weather, rules, nats, say, declared=declared, signed_weather=signed_weather,
-        page=owners_page(ui, say),
+        files, roster, sky, rules, nats, say, declared=declared, history=history, page=owners_page(ui, say)
     )  # fmt: skip
 
 

@@ -8,9 +8,8 @@ Rule 3: it is bounded: of lists that grow the newest are shown.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +29,7 @@ from atdm.protocol.rules import Rules
 from atdm.report.account_text import statement
 from atdm.report.parts import byte_count, source_hash, static
 from atdm.transport.disk import replace_file
-from atdm.ui.host import Address, hosting, new_token, parse_address
+from atdm.ui.host import Address, hosting, new_token
 
 if TYPE_CHECKING:
     from atdm.ui.owner_site import OwnerSite
@@ -55,7 +54,7 @@ class Home:
 
     @property
     def name(self) -> str:
-        return self._running.agent.name
+        return self._running.keys.name
 
     def since(self, version: int) -> tuple[int, dict[str, Any]]:
         """The version now, and the sections that changed after `version` (0: all of them)."""
@@ -79,7 +78,8 @@ class Home:
         state, link, today = running.state, running.link, int(time.time()) // DAY
         under_way = agent.state in (AgentState.JOINED, AgentState.RUNNING)
         connected = link is not None and link.connection.connected
-        seen = (running.history.version, choice_of(state), connected, under_way, agent.roster.serial, today)
+        roster = running.kept.listing()
+        seen = (running.history.version, choice_of(state), connected, under_way, roster and roster.serial, today)
         if seen == self._seen:
             return
         names = {member.identity: member.name for member in agent.roster.members}
@@ -89,7 +89,7 @@ class Home:
         runs = list(runs_of(history, under_way))
         self._put("home", {
             "name": self.name, "choice": choice, "since": since, "connected": connected, "under_way": under_way,
-            "server": link.connection.servers if link is not None else "", "homes": agent.roster.owners(),
+            "server": link.connection.servers if link is not None else "", "homes": roster and roster.owners(),
             "next_block": _date((today // BLOCK + 1) * BLOCK), "allows": allowed(agent.own.rules),
         })  # fmt: skip
         self._put("facts", _facts(account["days"], history))
@@ -235,15 +235,9 @@ def page(homes: Sequence[Home], at: int, word: str) -> tuple[str, str]:
     return text, policy
 
 
-def owners_page(ui: str | None, say: Say) -> Callable[[Sequence[RunningAgent]], AbstractContextManager[object]]:
-    """What `--ui` of an agent asks for: the page for as long as the agents run, or none."""
-    if ui is None:
-        return lambda _: nullcontext()
-    return partial(_serving, parse_address(ui), say)
-
-
 @contextmanager
-def _serving(address: Address, say: Say, agents: Sequence[RunningAgent]) -> Iterator["OwnerSite"]:
+def serving_owner(address: Address, say: Say, agents: Sequence[RunningAgent]) -> Iterator["OwnerSite"]:
+    """The page of these agents, from the moment the block is entered."""
     homes, kept = [Home(running, say) for running in agents], agents[0].state / "page-address"
     token = None if address.loopback else kept_token(kept)
 

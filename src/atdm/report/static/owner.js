@@ -28,7 +28,8 @@
     const { choice, connected, server, homes, next_block, allows } = state.home, paused = choice === "paused";
     document.body.dataset.choice = choice;
     put("status", words[choice]());
-    put("server", connected ? `Connected to ${server}; ${homes} homes are enrolled.` : `Not connected at present${server ? ` (${server})` : ""}: it tries again by itself.`);
+    put("server", (connected ? `Connected to ${server}. ` : `Not connected at present${server ? ` (${server})` : ""}: it tries again by itself. `)
+      + (homes ? `${homes} homes are enrolled.` : "Your home is not on a list of enrolled homes at present: it waits for one, or was taken off."));
     put("pause", paused ? "Take part again" : "Pause");
     put("pause-now", paused ? "Your home stays out until you take part again." : "Your home answers every new question with “out”, until you take part again.");
     put("next-block", next_block);
