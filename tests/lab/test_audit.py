@@ -173,6 +173,12 @@ def test_rows_that_are_missing_stop_no_attack():
     assert "2 answered, 0 refusals" in notes["refusals by name"] and "1 released" in notes["refits"]
 
 
+def test_a_cluster_of_four_can_be_audited():
+    found = audit(tiny(agents=4), "blind", weights="equal", rules=LOOSE)
+    assert {f.attack for f in found} >= OLD["equal"]
+    assert all(f.recovered <= f.blank for f in found if f.adversary in ALONE and "not claimed" not in f.note)
+
+
 def test_one_protocol_can_be_asked_for():
     assert {f.protocol for f in audit(tiny(), "plain")} == {"plain"}
     with pytest.raises(atdm.UsageError, match="choose one of"):
