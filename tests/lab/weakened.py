@@ -26,10 +26,10 @@ from atdm.data import Cluster
 from atdm.errors import RunAborted
 from atdm.lab.attacks.catalogue import ATTACKS, COLLUDER, LOOKING
 from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
-from atdm.lab.attacks.stage import Stage, repeatable
+from atdm.lab.attacks.stage import Stage, changed, repeatable
 from atdm.lab.audit import _Audit
 from atdm.protocol import account, collect, company, part, plan
-from atdm.protocol.account import Account
+from atdm.protocol.account import OTHER_WEIGHTING, Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.blind import direction, release, veil
 from atdm.protocol.blind.desk import BlindDesk
@@ -37,6 +37,7 @@ from atdm.protocol.blind.layouts import RELEASE
 from atdm.protocol.blind.release import open_release, vouched
 from atdm.protocol.collect import CollectPart
 from atdm.protocol.options import fit_options
+from atdm.protocol.plan import DAY
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session
 from atdm.run import make_plan
@@ -44,7 +45,7 @@ from tests.clusters import tiny
 from tests.lab.attacks.helpers import logger_series
 
 Patch = pytest.MonkeyPatch
-RULES = Rules(least_agents=3, rows_per_parameter=1)
+RULES = Rules(least_agents=3, rows_per_parameter=1)  # of both builds: the clusters are small
 
 
 # Clusters on which an attack has something to find
@@ -198,7 +199,13 @@ def fresh_dither(patch: Patch) -> None:
 
 
 def any_weighting(patch: Patch) -> None:
-    patch.setattr(Account, "refuses", allows)
+    refuses = Account.refuses
+
+    def but_for_weights(self: Account, *asked: Any) -> str | None:
+        said = refuses(self, *asked)
+        return None if said == OTHER_WEIGHTING else said
+
+    patch.setattr(Account, "refuses", but_for_weights)
 
 
 def more_thresholds(patch: Patch) -> None:
@@ -213,7 +220,8 @@ def unlimited(patch: Patch) -> None:
 
 
 def any_season(patch: Patch) -> None:
-    patch.setattr(plan, "_check_blind", allows)
+    check = plan._check_blind
+    patch.setattr(plan, "_check_blind", lambda asked: check(changed(asked, period=DAY // asked.step_seconds)))
 
 
 def any_grid(patch: Patch) -> None:
@@ -221,7 +229,8 @@ def any_grid(patch: Patch) -> None:
 
 
 def any_clip(patch: Patch) -> None:
-    patch.setattr(Rules, "refuses", allows)
+    refuses = Rules.refuses
+    patch.setattr(Rules, "refuses", lambda self, asked: refuses(self, changed(asked, clip=self.clip)))
 
 
 def refuses_by_name(patch: Patch) -> None:
@@ -310,7 +319,8 @@ ROWS = (
     Row("equivocation", "check words and the hash of totals in the masks", tiny160,
         (no_check_words, totals_not_chained), 1, options={"ridge": 1.0}),
     Row("offset on a total", "check words", tiny160, (no_check_words,), options={"ridge": 1e3}),
-    Row("companies that differ", "one company a day", homes, (any_company,), 3, "dishonest aggregator", "equal"),
+    Row("companies that differ", "one company a day and blocks", homes, (any_company,), 3, "dishonest aggregator",
+        "equal"),
     Row("dropped answers", "a least company", homes, (any_size,), 3, weights="equal"),
     Row("older roster", "numbers that never go down", homes, (takes_older,), weights="equal"),
     Row("new keys", "a first day of new keys", homes, (no_first_day,), 3, weights="equal"),
