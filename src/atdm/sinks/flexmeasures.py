@@ -5,7 +5,7 @@ Rule 1: a value is posted with the time at which it was believed (`prior`): rows
 Rule 2: the API takes one value per event and no probabilities: the ends of a band go to sensors of their own.
 Rule 3: state of charge is heat above the storage's lowest temperature T, in kWh. FlexMeasures spreads a step's charge
         evenly over the step and lets it decay meanwhile: soc' = z soc + Δt (u − n) (z−1)/ln z. So with Eq. (8) a degree
-        is C = (Δt/b) (z−1)/ln z [kWh/K], which makes both the same temperature: soc = C (s − T).
+        is C = (Δt/b) (z−1)/ln z [kWh/K], which makes both the same temperature: soc = C (m − T).
 Rule 4: comfort is soc-minima and soc-maxima, which may be missed at a price; soc-min and soc-max are what cannot be
         left. Capacities are hard: relaxed, a heater would be planned to produce (FlexMeasures issues 1780, 2329).
 """
@@ -84,14 +84,16 @@ def flex_model(storage: Storage) -> dict[str, Any]:
         )
     z, low = storage.retention, storage.range[0]
     degree = storage.capacity * (z - 1.0) / math.log(z)  # C [kWh/K]
-    end = storage.time[-1] + storage.step
 
     def charge(temperature: float) -> str:
         return f"{degree * (temperature - low):.6f} kWh"
 
-    def comfort(temperature: float) -> list[dict[str, str]]:
-        first = storage.time[0] + storage.step  # the end of the first step; nothing can be done about its start
-        return [{"start": first.isoformat(), "end": end.isoformat(), "value": charge(temperature)}]
+    def comfort(levels: FloatArray) -> list[dict[str, str]]:
+        """At the end of each step; nothing can be done about the start of the first."""
+        return [
+            {"datetime": (t + storage.step).isoformat(), "value": charge(level)}
+            for t, level in zip(storage.time, levels.tolist(), strict=True)
+        ]
 
     def series(values: FloatArray, unit: str) -> list[dict[str, str]]:
         return [
@@ -101,11 +103,11 @@ def flex_model(storage: Storage) -> dict[str, Any]:
 
     model: dict[str, Any] = {
         "soc-unit": "kWh",
-        "soc-at-start": charge(storage.temperature),
+        "soc-at-start": charge(storage.level),
         "soc-min": charge(low),
         "soc-max": charge(storage.range[1]),
-        "soc-minima": comfort(storage.comfort[0]),
-        "soc-maxima": comfort(storage.comfort[1]),
+        "soc-minima": comfort(storage.low),
+        "soc-maxima": comfort(storage.high),
         "power-capacity": f"{storage.power[1]:.6f} kW",
         "consumption-capacity": f"{storage.power[1]:.6f} kW",
         "production-capacity": "0 kW",
@@ -121,7 +123,7 @@ def flex_model(storage: Storage) -> dict[str, Any]:
 def storage_model(offer: Flexibility) -> dict[str, Any]:
     """The flex-model of an offer; refused where the cluster is no storage."""
     if offer.storage is None:
-        raise UsageError(f"{NO_STORAGE}; use the envelope")
+        raise UsageError(NO_STORAGE)
     return flex_model(offer.storage)
 
 

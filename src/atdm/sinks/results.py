@@ -15,7 +15,10 @@ from atdm.use.storage import Storage
 
 BACK = pd.Timedelta(hours=24)  # of observed rows that are sent: what a sink missed that was down for so long
 NO_OFFER = "no flexibility was asked for: give a comfort band"
-NO_STORAGE = "no equivalent storage: the cluster cools, or more heat does not warm it"
+NO_STORAGE = (
+    "no equivalent storage: the load cools, more heat does not warm, or comfort is too narrow for the most load: lower "
+    "the limit of power"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

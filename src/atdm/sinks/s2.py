@@ -1,9 +1,9 @@
 """S2 (EN 50491-12-2): the cluster as a resource that a customer energy manager (CEM) can plan with.
 
-Rule 1: fill-rate based control (FRBC) is Eq. (8) in °C and seconds: fill level s; leakage (1−z)(s−T)/Δt; usage
+Rule 1: fill-rate based control (FRBC) is Eq. (8) in °C and seconds: fill level m; leakage (1−z)(m−T)/Δt; usage
         b n_t/Δt, positive where the level falls; filling b f̄ u/Δt, with f̄ the mean heat of one kW over the horizon.
-Rule 2: the storage's range is what the load can reach; comfort is the target profile, kept as best a CEM can.
-Rule 3: the bands of the usage are how far Eq. (8) was off in one step of the training rows. Errors of the weather
+Rule 2: the storage's range is what the load can reach; comfort, Eq. (9), is the target profile, kept as best a CEM can.
+Rule 3: the bands of the usage are how far the model was off in one step of the training rows. Errors of the weather
         forecast are not in them.
 Rule 4: power-envelope based control (PEBC) is the envelope of the offer: limits of the load, and least and most mean
         power from the start to some hours. Deferred heat is made up for later.
@@ -141,13 +141,16 @@ def _fill_rate(to: S2, results: Results, storage: Storage, commodity: str, quant
             for level, (under, over) in storage.off.items() for end, off in (("upper", under), ("lower", over))}}
         for need in storage.need.tolist()
     ]  # fmt: skip
-    comfort = [{"duration": span * len(storage.time), "fill_level_range": _range(*storage.comfort)}]
+    comfort = [
+        {"duration": span, "fill_level_range": _range(*ends)}
+        for ends in zip(storage.low.tolist(), storage.high.tolist(), strict=True)
+    ]
     found = [
         _message("FRBC.SystemDescription", valid_from=made, actuators=[actuator], storage=store),
         _message("FRBC.LeakageBehaviour", valid_from=made, elements=leak),
         _message("FRBC.UsageForecast", start_time=start, elements=usage),
         _message("FRBC.FillLevelTargetProfile", start_time=start, elements=comfort),
-        _message("FRBC.StorageStatus", present_fill_level=storage.temperature),
+        _message("FRBC.StorageStatus", present_fill_level=storage.level),
     ]
     share = (float(results.observed["load_kw"].iloc[-1]) - least) / (most - least)
     if 0 <= share <= 1:  # a load beyond the limits of the offer is none of its modes

@@ -423,7 +423,16 @@ def flexibility(
         baseline=reference,
         expected=expected_offer,
         confident=confident,
-        storage=equivalent_storage(used, own, float(first[-1]), comfort, limits, rows, chosen.trained),
+        storage=equivalent_storage(
+            used,
+            polytope.time,
+            np.concatenate([first[-1:], polytope.base]),
+            used.heat_of_one_kw(own)[used.order :],
+            comfort,
+            limits,
+            rows,
+            chosen.trained,
+        ),  # fmt: skip
         planning=planning,
         notes=(*notes, *said),
     )
