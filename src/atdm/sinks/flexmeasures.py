@@ -29,6 +29,7 @@ from atdm.use.storage import Storage
 
 REQUEST_SECONDS = 20.0  # for one request
 PLACES = 6  # decimals of a value
+TOLERANCE = 1e-3  # kW by which a schedule may leave its limits: solvers round
 SILENT = logging.getLogger("atdm.sinks.flexmeasures.client")  # the client logs passwords and tokens when debugging
 SILENT.disabled = True
 
@@ -193,14 +194,16 @@ async def _send(to: FlexMeasures, results: Results, sent: list[int]) -> Sent:
 def _read(answer: Any, storage: Storage) -> pd.Series:
     """The load of each step [kW]; refused unless it is one."""
     try:
-        start, step = pd.Timestamp(answer["start"]), pd.Timedelta(answer["duration"]) / len(answer["values"])
         values = np.asarray(answer["values"], dtype=float)
-        whole = start == storage.time[0] and step == storage.step and len(values) == len(storage.time)
+        start, step = pd.Timestamp(answer["start"]), pd.Timedelta(answer["duration"]) / len(values)
+        ours = (answer["unit"], start, step, len(values)) == ("kW", storage.time[0], storage.step, len(storage.time))
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise DataError("the schedule that came back cannot be read: look at the server's version") from None
-    if not whole or not np.isfinite(values).all():
+    if not ours:
         raise DataError(
             f"the schedule that came back has {len(values)} steps of {step} from {start}, not {len(storage.time)} of "
             f"{storage.step}: give the power sensor the model's step"
         )
-    return pd.Series(values, index=storage.time, name="load_kw")
+    if not ((values > -TOLERANCE) & (values < storage.power[1] + TOLERANCE)).all():
+        raise DataError(f"the schedule that came back leaves 0 to {storage.power[1]:g} kW: look at the server's sensor")
+    return pd.Series(values + 0.0, index=storage.time, name="load_kw")  # no -0.0
