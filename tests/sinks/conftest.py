@@ -1,7 +1,11 @@
 """Results of the known cluster, to be sent."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -57,3 +61,34 @@ def broker(folder: Path, *, more: str = "", tls: str = "") -> Broker:
 def open_broker(tmp_path: Path) -> Iterator[Broker]:
     with broker(tmp_path) as running:
         yield running
+
+
+@contextmanager
+def serving(routes: list[Any]) -> Iterator[int]:
+    """An aiohttp server on the loopback interface, in a thread of its own: its port."""
+    from aiohttp import web
+
+    loop, started, port = asyncio.new_event_loop(), threading.Event(), []
+
+    def work() -> None:
+        asyncio.set_event_loop(loop)
+        app = web.Application()
+        app.add_routes(routes)
+        runner = web.AppRunner(app)
+        loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        loop.run_until_complete(site.start())
+        port.append(runner.addresses[0][1])
+        started.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert started.wait(20)
+    try:
+        yield port[0]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)

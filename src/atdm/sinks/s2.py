@@ -31,6 +31,7 @@ WIDTH = 0.5  # K of one leakage element, at most: there the leakage is off by at
 MOST_ELEMENTS = 288  # of a profile
 ENERGY_HOURS = (1, 3, 6, 12, 24, 48)  # from the start, over which mean power is limited
 MOST_BYTES = 1 << 20  # of one answer
+LONGEST = 100  # characters of what an energy manager says
 FILL, ENVELOPE, NONE = "FILL_RATE_BASED_CONTROL", "POWER_ENVELOPE_BASED_CONTROL", "NOT_CONTROLABLE"
 
 Message = dict[str, Any]
@@ -229,29 +230,37 @@ class _Session:
         self.version: str | None = None
 
     def run(self, ready: dict[str, list[Message]]) -> None:
-        self._say(_message("Handshake", role="RM", supported_protocol_versions=[VERSION]))
+        self._must(_message("Handshake", role="RM", supported_protocol_versions=[VERSION]))
         self._until(lambda: self.version is not None)
         if self.version != VERSION:
             raise PeerError(f"the energy manager speaks S2 {self.version}, not {VERSION}")
-        self._say(ready["first"][0])
+        self._must(ready["first"][0])
         self._until(lambda: self.selected is not None)
         offered = ready["first"][0]["available_control_types"]
         if self.selected not in (*offered, NONE, "NO_SELECTION"):
             raise PeerError(f"the energy manager selected {self.selected}, of {', '.join(offered)}")
         self.notes.append(f"the energy manager selected {str(self.selected).lower().replace('_', ' ')}")
         for message in [*ready.get(str(self.selected), []), *ready["always"]]:
-            self._say(message)
+            refusal = self._say(message)
+            if refusal is not None:  # a manager need not know every message
+                self.notes.append(refusal)
         self.give(json.dumps(_message("SessionRequest", request="TERMINATE")))
 
-    def _say(self, message: Message) -> None:
-        """Send, and wait until it is taken."""
+    def _must(self, message: Message) -> None:
+        refusal = self._say(message)
+        if refusal is not None:
+            raise PeerError(refusal)
+
+    def _say(self, message: Message) -> str | None:
+        """Send, and wait until it is taken; None, or how it was refused."""
         self.give(json.dumps(message))
         status: list[Message] = []
         self._until(lambda: bool(status), message["message_id"], status)
         if status[0]["status"] != "OK":
-            said = status[0].get("diagnostic_label") or "no reason given"
-            raise PeerError(f"{message['message_type']} was refused: {status[0]['status']}, {said}")
+            said = " ".join((status[0].get("diagnostic_label") or "no reason given").split())[:LONGEST]
+            return f"{message['message_type']} was refused: {status[0]['status']}, {said}"
         self.sent.append(1)
+        return None
 
     def _until(self, done: Callable[[], bool], about: str = "", status: list[Message] | None = None) -> None:
         """Take messages until something has come; answer each."""
