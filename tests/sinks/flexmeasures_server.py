@@ -57,6 +57,7 @@ def main(database: str, port: int) -> None:
 
     threading.Thread(target=work, daemon=True).start()
     print(json.dumps(sensors), flush=True)
+    sys.stdout = sys.stderr  # nobody reads on
     app.run("127.0.0.1", port, threaded=True, use_reloader=False, debug=False)
 
 

@@ -258,12 +258,11 @@ def real_server() -> Iterator[tuple[int, dict[str, int]]]:
             ready = next((line for line in process.stdout if line.startswith('{"temperature"')), None)
             alarm.cancel()
             assert ready is not None, "the server ended before it was ready"
-            threading.Thread(target=process.stdout.read, daemon=True).start()  # so that it never waits for a reader
             yield port, json.loads(ready)
         finally:
             if process is not None:
                 process.kill()
-                process.wait()
+                process.communicate()
             subprocess.run(command(pg_ctl, "-D", home / "data", "-m", "immediate", "stop", user="postgres"),
                            capture_output=True, timeout=60)  # fmt: skip
 
