@@ -11,7 +11,6 @@ Rule 4: comfort is soc-minima and soc-maxima, which may be missed at a price; so
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ import pandas as pd
 
 from atdm.errors import DataError, UsageError
 from atdm.sinks.results import NO_STORAGE, Results, Sent
-from atdm.sinks.settings import FlexMeasures
+from atdm.sinks.settings import SILENT, FlexMeasures
 from atdm.types import FloatArray
 from atdm.use.flexibility import Flexibility
 from atdm.use.storage import Storage
@@ -30,8 +29,6 @@ from atdm.use.storage import Storage
 REQUEST_SECONDS = 20.0  # for one request
 PLACES = 6  # decimals of a value
 TOLERANCE = 1e-3  # kW by which a schedule may leave its limits: solvers round
-SILENT = logging.getLogger("atdm.sinks.flexmeasures.client")  # the client logs passwords and tokens when debugging
-SILENT.disabled = True
 
 
 class Post(NamedTuple):

@@ -23,7 +23,7 @@ import pandas as pd
 
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.sinks.results import Results, Sent
-from atdm.sinks.settings import S2
+from atdm.sinks.settings import S2, SILENT
 from atdm.use.storage import Storage
 
 VERSION = "0.0.2-beta"  # of the protocol
@@ -207,7 +207,7 @@ def send(to: S2, results: Results, sent: list[int]) -> Sent:
     try:
         with connect(
             to.url, additional_headers=headers, open_timeout=to.patience, close_timeout=to.patience,
-            max_size=MOST_BYTES, proxy=None,
+            max_size=MOST_BYTES, proxy=None, logger=SILENT,
         ) as socket:  # fmt: skip
             session = _Session(socket.send, lambda seconds: socket.recv(seconds), to.patience, sent)
             session.run(ready)
