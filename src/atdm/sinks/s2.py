@@ -7,7 +7,8 @@ Rule 3: the bands of the usage are how far the model was off in one step of the 
         forecast are not in them.
 Rule 4: power-envelope based control (PEBC) is the envelope of the offer: limits of the load, and least and most mean
         power from the start to some hours. Deferred heat is made up for later.
-Rule 5: without an offer the resource is not controllable: measurement and forecast of the load alone are sent.
+Rule 5: without an offer, or where the load cools, the resource is not controllable: measurement and forecast of the
+        load alone are sent.
 Rule 6: nobody carries out instructions here: one is answered by REJECTED, and told to the caller.
 """
 
@@ -45,7 +46,7 @@ def messages(to: S2, results: Results) -> dict[str, list[Message]]:
     quantity = "ELECTRIC.POWER.3_PHASE_SYMMETRIC" if electric else "HEAT.THERMAL_POWER"
     commodity = "ELECTRICITY" if electric else "HEAT"
     found = {"first": [], "always": [_measurement(results, quantity), _load_forecast(results, quantity)]}
-    if results.offer is not None:
+    if results.offer is not None and results.offer.power[0] >= 0:  # in S2 less than nothing is production, not cooling
         if results.storage is not None:
             found[FILL] = _fill_rate(to, results, results.storage, commodity, quantity)
         found[ENVELOPE] = _envelope(to, results, quantity)
