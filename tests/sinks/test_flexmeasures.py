@@ -268,7 +268,7 @@ def real_server() -> Iterator[tuple[int, dict[str, int]]]:
 @pytest.mark.soak
 def test_a_real_server_takes_everything_and_plans_within_comfort(results, world):
     """Its schedule is the least load for the store (by a linear programme of this test's own), and keeps comfort in the
-    whole planning model, of which the store is one mode. Where a kW heats more or less than a kW it is the least too."""
+    whole planning model, of which the store is one mode. Also where a kW heats more or less than that."""
     store = results.storage
     pumps = replace(store, heat=np.linspace(0.8, 1.2, len(store.time)))
     electric = replace(results, offer=replace(results.offer, storage=pumps))

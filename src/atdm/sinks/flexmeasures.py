@@ -7,8 +7,8 @@ Rule 3: state of charge is heat above the storage's lowest temperature T, in kWh
         evenly over the step and lets it decay meanwhile: soc' = z soc + Δt (u − n) (z−1)/ln z. So with Eq. (8) a degree
         is C = (Δt/b) (z−1)/ln z [kWh/K], which makes both the same temperature: soc = C (m − T).
 Rule 4: comfort is soc-minima and soc-maxima, which may be missed at a price; soc-min and soc-max are what cannot be
-        left. Capacities are hard: relaxed, a heat pump was planned to produce, and the solver was stuck where a kW heats
-        more than a kW (FlexMeasures issues 2323, 1780).
+        left. Capacities are hard: relaxed, a heat pump was planned to produce, and the solver was stuck where a kW
+        heats more than a kW (FlexMeasures issues 2323, 1780).
 """
 
 import asyncio
