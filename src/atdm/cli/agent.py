@@ -91,9 +91,12 @@ def account(
     state: Annotated[
         Path, typer.Argument(help="State folder of an agent; without --state the folder `state` beside its keys.")
     ],
-    roster: Annotated[Path | None, typer.Option(help="roster.json, to show the others by name.")] = None,
+    roster: Annotated[
+        Path | None,
+        typer.Option(help="roster.json, to show the others by name; the one the agent keeps if not given."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""
-    found = statement(read_account(state), names_in(roster))
+    found = statement(read_account(state), names_in(state, roster))
     show(found) if as_json else out.print(account_table(found))
