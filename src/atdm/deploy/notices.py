@@ -18,6 +18,7 @@ import numpy as np
 
 from atdm.data.format import Format
 from atdm.deploy.enrolment import AgentKeys, SignedWeather, json_bytes, read_roster
+from atdm.deploy.log import Line
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, PeerError
 from atdm.protocol.plan import Plan
@@ -190,7 +191,7 @@ class Kept:
         return near
 
     def _tell(self, text: str) -> None:
-        self._say(f"{self._keys.name}: {text}")
+        self._say(Line(text, event="notice", agent=self._keys.name))
 
 
 def _read_weather(path: Path) -> Weather:
