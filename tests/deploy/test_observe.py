@@ -286,6 +286,25 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
             watch_rows(theatre.config(server.url, wait=0.3), model, theatre.said.append, theatre.keep, seeing)
 
 
+def test_rows_that_cannot_be_kept_end_the_watch(tmp_path):
+    """Asking for the next ones would lose them too; a run that fails does not end it."""
+    theatre = Watched(tmp_path, weights="equal")
+
+    def full(_found):
+        raise UsageError("cannot write observed.csv: No space left on device")
+
+    async def play():
+        async with theatre.agents(server.url):
+            model = await theatre.fit(server.url)
+            write_data(theatre.stage, theatre.cluster)
+            theatre.keep = full
+            with pytest.raises(UsageError, match="No space left"):
+                await asyncio.wait_for(theatre.watch(server.url, model, follow=True), 30)
+
+    with theatre.stage.server() as server:
+        asyncio.run(play())
+
+
 def grid_model(run: bytes = bytes(32)) -> atdm.Model:
     """Half-hours that end ten minutes past."""
     origin = Origin(run=run, company=("ab",), end=pd.Timestamp("2024-01-01T00:10Z"))

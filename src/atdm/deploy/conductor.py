@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
@@ -142,9 +143,13 @@ class Conductor:
 
     async def _notify(self) -> None:
         """First of all, in a slot of its own: what was signed since an agent was last here."""
-        held = [self.hub.held.get(member.identity.hex(), ()) for member in self.roster.members]
-        lacking = {i: [n for n in self._notices if name_of(n) not in names] for i, names in enumerate(held)}
-        batch = [(i, pack(notices)) for i, notices in lacking.items() if notices]
+        named = {name_of(notice): notice for notice in self._notices}
+        packed = lru_cache(lambda lacking: pack([named[name] for name in lacking]))  # mostly all of them lack the same
+        batch = []
+        for i, member in enumerate(self.roster.members):
+            held = self.hub.held.get(member.identity.hex(), ())
+            if lacking := tuple(name for name in named if name not in held):
+                batch.append((i, packed(lacking)))
         if batch:
             await self.hub.post(batch)
         self._first = len(self.hub.slots)
@@ -206,7 +211,8 @@ class Conductor:
                 return
             company = {member.identity for member in role.members}
             silent = [m for m in (self.roster.members[i] for i in self.hub.silent()) if m.identity in company]
-            self.silent |= {member.identity.hex() for member in silent}
+            if len(silent) < len(company):  # else it is the line, and nobody's fault
+                self.silent |= {member.identity.hex() for member in silent}
             names = listed([member.name for member in silent] or ["somebody"])
             await self._send(role.abort(f"no answer from {names} within {patience:g} s"))
             return
