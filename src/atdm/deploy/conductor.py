@@ -113,6 +113,8 @@ class Conductor:
             if role.state is not AggregatorState.DONE:  # what was released is released once: it is kept
                 await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
+        if role.run is not None:
+            self._hear(role)
         try:
             await self._farewell(role)
         except asyncio.CancelledError:
@@ -163,9 +165,11 @@ class Conductor:
         return {place for place, ready in answers.items() if ready.reason == NOT_YET}
 
     def _hear(self, role: Aggregator) -> None:
-        """Note who answered; those without readings of the last days up to where they have some."""
+        """Note who answered and stayed; those without readings of the last days up to where they have some."""
         late, first = self._late(), first_day(self.plan)
         for place, ready in role.answers.items():
+            if self.roster.members[place].identity.hex() in self.silent:
+                continue  # one that answers and then hangs would be waited for without end
             inside = np.flatnonzero(flags(ready.days, day_count(self.plan)))
             until = (first + int(inside.max(initial=-1)) + 1) * DAY - 1 if place in late else self._last_row()
             self.fleet.record.hear([self.roster.members[place].identity.hex()], min(until, self._last_row()))
@@ -250,7 +254,6 @@ class Conductor:
     async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
         """Where the answers are in: say who is in and who is out."""
         if role.run is not None:
-            self._hear(role)
             inside = {member.name for member in role.members}
             places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
             self.report(Company(places, role.out()))
