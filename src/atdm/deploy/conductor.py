@@ -24,7 +24,7 @@ from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import NOT_YET, Choose, choose, flags
+from atdm.protocol.company import NOT_YET, Choose, choose, days_asked, flags
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Weather
@@ -179,8 +179,9 @@ class Conductor:
         policy, attempt = self._policy, attempt_now()
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
-                first_day(self.plan), self._last_row(), self._patience, self._late, self.config.portion
-            )
+                first_day(self.plan), self._last_row(), self._patience, self._late, self.config.portion,
+                days_asked(self.plan),
+            )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
         return Aggregator(
