@@ -82,11 +82,11 @@ class Fleet:
 
     def next_days(
         self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple,
-        most: int = MOST_DAYS,
+        most: int = MOST_DAYS, wanted: BoolArray | None = None,
     ) -> Choose:  # fmt: skip
         """The first days of a window, at most so many, that can be summed now by one company; first: the window's first
         UTC day; late: places of agents that have no readings yet of the last days: for these days they count as not
-        having answered.
+        having answered; wanted: days of which rows are asked for, all where it is None.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -102,6 +102,8 @@ class Fleet:
             for i in range(count):
                 if days.sum() == most:
                     break
+                if wanted is not None and not wanted[i]:
+                    continue
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
                 found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)
