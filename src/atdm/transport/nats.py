@@ -101,7 +101,8 @@ class Connection:
                 await client.flush(CLOSE_TIMEOUT)
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises PeerError if the server is not ours or does not know us."""
+        """Stay connected until cancelled; raises PeerError if the server is not ours or never knew us. One that did may
+        get its right configuration again: that is waited for."""
         pause = FIRST_PAUSE
         try:
             while True:
@@ -111,8 +112,12 @@ class Connection:
                     for name in self._subjects:
                         await self._client.subscribe(name, cb=self._deliver, pending_bytes_limit=PENDING_BYTES)
                     await self._client.flush(CONNECT_TIMEOUT)
-                except PeerError:
-                    raise
+                except PeerError as error:
+                    if not self.connections:
+                        raise
+                    level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
+                    log.log(level, "%s; trying again", error)
+                    pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
                     level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
                     log.log(level, "no connection to %s (%s): trying again", self.servers, type(error).__name__)
@@ -209,15 +214,17 @@ class AgentLink:
     """One agent's end: hands over each slot's message once, in order, and sends back what `answer` returns.
 
     answer(slot, message) → answers, or None when the agent ignored the message, which did not fit its state.
+    held() → names of what the agent need not be sent.
     """
 
     def __init__(
-        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None]
-    ) -> None:
+        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None],
+        held: Callable[[], tuple[bytes, ...]] = tuple,
+    ) -> None:  # fmt: skip
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
         self.connection = Connection(config, down, self._received, self._arrived)
-        self._answer = answer
+        self._answer, self._held = answer, held
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
         self._sent: dict[int, bytes] = {}  # answers to the last slots, for the case that they got lost
@@ -236,7 +243,7 @@ class AgentLink:
             await asyncio.gather(line, return_exceptions=True)
 
     async def _arrived(self) -> None:
-        await self.connection.send(self._up, frames.encode(Here(self._stream)))
+        await self.connection.send(self._up, frames.encode(Here(self._stream, self._held())))
 
     async def _received(self, _subject: str, data: bytes) -> None:
         frame = frames.decode(data)
@@ -325,6 +332,7 @@ class Hub:
         self._all = subject(authority, "down", "all")
         self.connection = Connection(config, [subject(authority, "up", "*")], self._received, self._call)
         self.present: set[str] = set()  # identities in hex
+        self.held: dict[str, tuple[bytes, ...]] = {}  # what each said last that it need not be sent
         self.peers: list[Peer] = []
         self.slots: list[Slot] = []
         self._place: dict[str, int] = {}
@@ -415,6 +423,8 @@ class Hub:
         if isinstance(frame, Call):
             raise PeerError("a frame that only the aggregator sends: ignored")
         self.present.add(sender)
+        if isinstance(frame, Here):
+            self.held[sender] = frame.held
         self._news.set()
         place = self._place.get(sender)
         if place is None:
