@@ -8,7 +8,7 @@ Rule 4: nothing in here is more than the aggregator may have by its role: sums, 
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +310,16 @@ class ServiceRecord:
         """Those of now, the oldest first."""
         rows = self._base.execute("SELECT name, since, words FROM alarms WHERE until IS NULL ORDER BY id")
         return [AlarmRow(name=name, since=since, words=words) for name, since, words in rows]
+
+
+def stored_rows(path: Path) -> int:
+    """Rows in a record that another process may have open; refuses a file that is none."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            check_version(base, path)
+            return int(base.execute("SELECT count(*) FROM observed").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"{path}: cannot be used ({error}): restore it from a copy") from None
 
 
 def check_version(base: sqlite3.Connection, path: Path) -> None:

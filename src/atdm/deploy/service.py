@@ -187,7 +187,8 @@ class Service:
         if saved is not None:
             self._row, self._model = saved[0], Model.from_json(saved[1], str(record.path))
         elif first_model is not None:
-            self._begin_with(first_model)
+            homes = check_first(first_model, rules)
+            self._take(first_model, record.begun, "given at the start", homes, chosen=True)
 
     # Collecting
 
@@ -330,15 +331,6 @@ class Service:
             raise DataError("there is no weather yet")
         rows = released_rows(self._observed(since), self._sky, self.rules.collect.step)
         return replace(rows, equal=True)
-
-    def _begin_with(self, model: Model) -> None:
-        if model.step != self.rules.collect.step:
-            raise UsageError(f"the model has steps of {spell(model.step)}, the rules {spell(self.rules.collect.step)}")
-        if model.released is None or model.record is None or model.origin is None or not model.released.equal:
-            raise UsageError(
-                "a desk begins with the model.json of a blind fit with equal weights over NATS, with its rows"
-            )
-        self._take(model, self.record.begun, "given at the start", len(model.origin.company), chosen=True)
 
     def _take(self, model: Model, now: float, why: str, homes: int, *, chosen: bool) -> None:
         """From now on this model is used; what stays of the one before is its coefficients."""
@@ -584,6 +576,19 @@ class Service:
     def model_json(self) -> str | None:
         """The model in use, as model.json."""
         return None if self._model is None else self._model.to_json()
+
+
+def check_first(model: Model, rules: ServiceRules) -> int:
+    """The homes of a model to begin with; refuses one that a desk cannot go on from."""
+    if model.step != rules.collect.step:
+        raise UsageError(
+            f"the model has steps of {spell(model.step)}, the rules {spell(rules.collect.step)}: use another"
+        )
+    if model.released is None or model.record is None or model.origin is None or not model.released.equal:
+        raise UsageError(
+            "a desk begins with model.json of `atdm aggregator` with equal weights and a week of rows, or none"
+        )
+    return len(model.origin.company)
 
 
 def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
