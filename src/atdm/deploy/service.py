@@ -14,6 +14,7 @@ Rule 4: nothing that goes wrong ends the desk: it says so, raises an alarm and g
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -461,13 +462,13 @@ class Service:
                 confidence=rules.confidence, assume_gain=rules.assume_gain,
             )  # fmt: skip
         except AtdmError as error:
-            words = str(error)
-            if words != self._offer.words:
-                self._decide(now, "flexibility", f"none offered: {words}")
-            self._offer = FlexibilityState(offered=False, words=words, made=now)
-            return
-        document = without_nan(found.as_dict())
-        self._offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
+            offer = FlexibilityState(offered=False, words=str(error), made=now)
+        else:
+            document = without_nan(found.as_dict())
+            offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
+        if offer.offered != self._offer.offered or self._offer.made is None:  # words have numbers of the hour in them
+            self._decide(now, "flexibility", f"{'offered' if offer.offered else 'none offered'}: {offer.words}")
+        self._offer = offer
 
     # Alarms and state
 
@@ -600,7 +601,7 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
     newest = max(fleet.heard.values(), default=None)
     silent = rules.collect.every.total_seconds() + rules.collect.patience.total_seconds()
     homes = []
-    for member in roster.members:
+    for member in sorted(roster.members, key=lambda member: _natural(member.name)):
         key = member.identity.hex()
         heard = fleet.heard.get(key)
         standing: Standing = "in" if company is not None and key in company else "out"
@@ -618,6 +619,11 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
         needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
         lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
     )  # fmt: skip
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """home-9 before home-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:

@@ -89,8 +89,8 @@ def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]
     collect, rule = rules.collect, rules.model
     yield (
         f"asks {len(roster)} homes of roster {roster.serial} every {spell(collect.every)} for rows of "
-        f"{spell(collect.step)}, where at least {needed} owners take part; waits {spell(collect.patience)} for one that "
-        "is silent"
+        f"{spell(collect.step)}, where at least {needed} owners take part; waits {spell(collect.patience)} for one "
+        "that is silent"
     )
     yield (
         f"goes on from the record's {rows} rows" if rows else f"begins {spell(collect.history)} before its first start"

@@ -69,9 +69,10 @@ def _head(state: State) -> str:
         ("homes in", "–" if fleet is None else f"{fleet.inside} of {fleet.enrolled}"),
         ("newest row", "none yet" if now is None else _time(now.time)),
         ("next asking", _time(state.next_asking)),
-        ("model", "none yet" if model is None else _time(model.until or model.made)),
+        ("model's last row", "no model yet" if model is None else _time(model.until or model.made)),
         ("off after 24 h, last 7 days", "–" if model is None or model.rmse_24h_k is None else
          f"{number(model.rmse_24h_k, 2)} K"),
+        ("alarms", f"{len(state.alarms)}" if state.alarms else "none"),
     ]  # fmt: skip
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts)
     return (
@@ -173,12 +174,13 @@ def _fleet(fleet: FleetState | None) -> str:
     away = [home for home in fleet.homes if home.standing != "in"]
     rows = [[home.name, STANDINGS[home.standing][1], home.why, "–" if home.heard is None else _stamp(home.heard)]
             for home in away]  # fmt: skip
-    wide = min(26, max((len(home.name) for home in fleet.homes), default=4))
+    lengths = sorted(len(home.name) for home in fleet.homes)
+    wide = min(26, lengths[9 * (len(lengths) - 1) // 10]) if lengths else 4  # of nine in ten names
     chips = "".join(map(_chip, fleet.homes))
     many = " many" if len(fleet.homes) > 200 else ""
     return (
-        f"<p>Roster {fleet.serial}: {fleet.enrolled} homes enrolled; {fleet.needed} owners are needed for a sum. Within "
-        f"a block of 28 days homes can leave and not join; this block ends {_stamp(fleet.block_ends)}. In it "
+        f"<p>Roster {fleet.serial}: {fleet.enrolled} homes enrolled; {fleet.needed} owners are needed for a sum. "
+        f"Within a block of 28 days homes can leave and not join; this block ends {_stamp(fleet.block_ends)}. In it "
         f"{fleet.fit_days} days were summed, and {fleet.lost_days} given up because homes were out.</p>"
         f'<ul class="states">{counts}</ul>'
         f'<ul class="agents{many}" style="--wide:{wide}" tabindex="0" aria-label="Every home and its standing">{chips}'
