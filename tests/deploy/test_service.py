@@ -448,7 +448,7 @@ def test_the_example_is_complete_and_its_defaults_are_true(tmp_path: Path) -> No
         (RULES.replace("at_least = 3", "at_least = 1"), "fleet.at_least: Expected `int` >= 3"),
         (RULES.replace('record = "desk.sqlite"', ""), "Object missing required field `record`"),
         (RULES + "[alarms]\nhomes_out = 2.0", "alarms.homes_out: Expected `float` <= 1.0"),
-        (RULES + '[alarms]\nno_rows_for = 1h', "is not TOML"),
+        (RULES + "[alarms]\nno_rows_for = 1h", "is not TOML"),
         (RULES + 'timezone = "Europe/Londn"', "model.timezone: unknown time zone"),
         (RULES + "[flexibility]\ncomfort = [22.0, 19.0]", "flexibility.comfort: give the least and the highest"),
     ],

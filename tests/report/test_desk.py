@@ -258,8 +258,9 @@ def test_the_state_has_nothing_but_sums_names_and_words(stage: Stage) -> None:
         "homes", "past", "forecast", "made", "model", "origin", "step_seconds", "columns", "notes", "low_80", "high_80",
         "low_95", "high_95", "load_low_80", "load_high_80", "load_low_95", "load_high_95", "words", "hash", "chosen",
         "until", "expected_rmse_24h_k", "rmse_24h_k", "load_rmse_24h_kw", "inside_80", "forecasts_judged",
-        "model_words", "flexibility", "offered", "document", "fleet", "serial", "enrolled", "inside", "needed", "block_ends",
-        "lost_days", "fit_days", "name", "standing", "heard", "runs", "id", "began", "ended", "first", "last", "asked",
+        "model_words", "flexibility", "offered", "document", "fleet", "serial", "enrolled", "inside", "needed",
+        "block_ends", "lost_days", "fit_days", "name", "standing", "heard", "runs", "id", "began", "ended", "first",
+        "last", "asked",
         "out", "decisions", "what", "alarms", "h9",
     }  # fmt: skip
     assert metrics(state)

@@ -202,6 +202,7 @@ def served(rules: ServiceRules, say: Callable[[str], None]) -> Iterator[Board]:
 def token_in(path: Path) -> str:
     """The token of a file that nobody else may read; made where there is none."""
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, f"{new_token()}\n".encode())
     try:
         if sys.platform != "win32" and path.stat().st_mode & 0o077:
