@@ -90,11 +90,16 @@ def options(
     show_version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="debug, info, warning or error; info for agent, aggregator and observe, else warning."),
+    ] = None,
 ) -> None:
-    if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+    level = (log_level or "warning").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise UsageError(f"--log-level {log_level}: choose debug, info, warning or error")
-    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("atdm").setLevel(level if log_level else logging.NOTSET)
 
 
 def with_address(arguments: list[str]) -> list[str]:
@@ -106,11 +111,20 @@ def with_address(arguments: list[str]) -> list[str]:
     return said
 
 
+def _say_last(text: str) -> None:
+    """Why a command ends: in the form of its log, if that is for machines."""
+    log = sys.modules.get("atdm.deploy.log")
+    if log is not None and log.in_json():
+        logging.getLogger("atdm").error("%s", text, extra={"event": "failed"})
+    else:
+        print(f"atdm: {text}", file=sys.stderr)
+
+
 def main() -> None:
     try:
         code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
     except AtdmError as error:
-        print(f"atdm: {error}", file=sys.stderr)
+        _say_last(str(error))
         sys.exit(error.exit_code)
     except typer.Abort:
         sys.exit(130)
