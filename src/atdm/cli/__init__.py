@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, lab, agent, aggregator, serve, enrolment, doctor      the commands, a file a group
+    fitting, importing, using, sending, lab, agent, aggregator, serve, enrolment, doctor      the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -31,6 +31,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "drift": ("using", "Whether the cluster still behaves as it did: coefficients by window of released rows."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),
     "probe": ("using", "Plan an experiment that shows what heat does: common set-point steps, seeded, within comfort."),
+    "send": ("sending", "Send state, forecast and flexibility to FlexMeasures, S2 energy managers or Home Assistant."),
     "compare": ("lab", "All protocols side by side: accuracy against plain, cost, who learned what."),
     "audit": ("lab", "Mount the attacks and say what an aggregator could learn about single agents."),
     "reproduce": ("lab", "The paper's tables and figures from this data, beside the numbers it prints."),
