@@ -13,7 +13,9 @@ Rule 4: everything follows from the seeds; keys and masks, which are drawn as ev
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import random
 import selectors
 import sys
@@ -28,7 +30,7 @@ from weakref import WeakSet
 import pytest
 
 from atdm.errors import PeerError
-from atdm.transport import nats
+from atdm.transport import disk, nats
 from atdm.transport.nats import FIRST_PAUSE, LONGEST_PAUSE, NatsConfig
 
 LARGEST = 1 << 20  # bytes of a frame, as a NATS server has it
@@ -39,11 +41,12 @@ log = logging.getLogger("atdm.virtual")
 
 @dataclass(slots=True, eq=False)
 class Party:
-    """One computer."""
+    """One computer. What it has written survives its death; that of its disk is tested elsewhere (test_store.py)."""
 
     name: str
     skew: float = 0.0  # s by which its time of day is wrong; its monotonic clock is right
     alive: bool = True
+    full: bool = False  # its disk
     tasks: WeakSet["asyncio.Task[Any]"] = field(default_factory=WeakSet)
     locks: list[BinaryIO] = field(default_factory=list)  # which its death sets free
     wires: WeakSet["Wire"] = field(default_factory=WeakSet)
@@ -175,6 +178,8 @@ class World:
         clock = _Clock(self)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(nats, "Connection", lambda *given: Wire(self.broker, *given))
+            patch.setattr(disk, "_force", _force)
+            patch.setattr(disk, "_force_folder", lambda _: None)
             for name, module in list(sys.modules.items()):
                 if name.split(".")[0] != "atdm":
                     continue
@@ -185,6 +190,12 @@ class World:
                 if name != "atdm.transport.disk" and (lock := getattr(module, "lock", None)) is not None:
                     patch.setattr(module, "lock", _remembered(lock))
             yield
+
+
+def _force(file: BinaryIO) -> None:
+    if PARTY.get().full:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    file.flush()
 
 
 def _remembered(lock: Callable[..., BinaryIO]) -> Callable[..., BinaryIO]:
