@@ -17,7 +17,8 @@ pytest.importorskip("nats", reason="the nats extra is not installed")
 
 from atdm.data.format import Format  # noqa: E402
 from atdm.deploy.agent import read_account  # noqa: E402
-from atdm.deploy.aggregator import AggregatorConfig, aggregate, plan_from  # noqa: E402
+from atdm.deploy.aggregator import aggregate, plan_from  # noqa: E402
+from atdm.deploy.conductor import AggregatorConfig  # noqa: E402
 from atdm.deploy.enrolment import (  # noqa: E402
     create_agent,
     create_aggregator,

@@ -1,7 +1,6 @@
 """The virtual world is one: its rows are those of a real server, a kill is a kill, and time passes for nothing."""
 
 import asyncio
-import contextlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +9,10 @@ import pandas as pd
 import pytest
 
 from atdm import run
+from atdm.deploy import collecting
 from atdm.deploy.agent import RunningAgent, link_agent
-from atdm.errors import RunAborted, UsageError
-from atdm.protocol.account import MOST_ASKINGS
+from atdm.deploy.collecting import Office
+from atdm.errors import UsageError
 from atdm.run import rows_of_plan
 from atdm.transport.disk import lock
 from atdm.transport.nats import CALL_EVERY
@@ -72,12 +72,12 @@ def test_nobody_waits_for_ever():
 
 
 async def collect(theatre: Theatre, url: str) -> pd.DataFrame:
-    """The rows of the theatre's window, as often asked for as a run breaks off."""
-    for _ in range(MOST_ASKINGS):
-        with contextlib.suppress(RunAborted):
-            async with theatre.conducting(url, rows_of_plan(theatre.plan), wait=600.0, deadline=600.0) as conductor:
-                return (await conductor.observation()).table
-    raise AssertionError("no run gave a result")
+    """The rows of the theatre's window, as `atdm observe` and `atdm serve` collect them."""
+    tables: list[pd.DataFrame] = []
+    with Office(theatre.config(url, wait=600.0, deadline=600.0), silent) as office:
+        plan = rows_of_plan(theatre.plan)
+        await collecting.collect(office, plan, lambda portion: tables.append(portion.observation().table))
+    return pd.concat(tables)
 
 
 async def collect_virtually(world: World, theatre: Theatre) -> tuple[pd.DataFrame, Sequence[RunningAgent]]:

@@ -11,15 +11,15 @@ from atdm.cli.options import (
     Dither,
     Json,
     LeastAgents,
-    RosterFile,
     Servers,
     Sourced,
-    WeatherOption,
     grouped,
 )  # fmt: skip
 from atdm.cli.printing import log_line, out, show
 from atdm.data.sources.registry import open_sources
 from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
+from atdm.deploy.notices import OwnWeather
+from atdm.deploy.own import HISTORY
 from atdm.protocol.options import WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.account_text import account_table, statement
@@ -31,8 +31,6 @@ app = typer.Typer()
 @grouped
 def agent(
     identity: Annotated[list[Path], typer.Option(help="Folder made by `atdm enroll agent`; repeat for more agents.")],
-    roster: RosterFile,
-    weather: WeatherOption,
     nats: Servers,
     declared: Declared,
     sourced: Sourced,
@@ -44,7 +42,24 @@ def agent(
         list[Path],
         typer.Option(help="Folder where the agent records what it released; `state` beside its keys if not given."),
     ] = [],  # noqa: B006 - as above
-    signed_weather: Annotated[Path | None, typer.Option(help="File written by `atdm enroll weather`.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="roster.json; without it the one kept, or the first that is published.")
+    ] = None,
+    weather: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of time, outdoor_temp_c, solar_w_m2; only fitted weights need one, or published rows."
+        ),
+    ] = None,
+    weather_tolerance: Annotated[
+        float, typer.Option(help="K that published outdoor temperatures may be off those in --weather.")
+    ] = 5.0,
+    solar_tolerance: Annotated[
+        float, typer.Option(help="W/m² that published solar irradiance may be off that in --weather.")
+    ] = 500.0,
+    history: Annotated[
+        int, typer.Option(min=1, help="Days of readings that are asked of a source where no --weather bounds them.")
+    ] = HISTORY,
     protocol: Annotated[
         list[str],
         typer.Option(help="Protocol to take part in; others than blind show the aggregator more. Repeat for more."),
@@ -67,7 +82,8 @@ def agent(
         colluders=colluders, days_after_fit=days_after_fit,
     )  # fmt: skip
     files = agent_files(identity, data, open_sources(source, sourced, declared), state)
-    serve_files(files, roster, weather, rules, nats, log_line, declared=declared, signed_weather=signed_weather)
+    sky = OwnWeather(path=weather, declared=declared, outdoor=weather_tolerance, solar=solar_tolerance)
+    serve_files(files, roster, sky, rules, nats, log_line, declared=declared, history=history)
 
 
 @app.command()

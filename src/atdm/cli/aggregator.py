@@ -29,7 +29,8 @@ from atdm.cli.output import finish, read
 from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
 from atdm.data.format import Format
-from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
+from atdm.deploy.aggregator import aggregate, parse_stamp, plan_from, read_plan
+from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.events import Said
 from atdm.deploy.observe import BACK
 from atdm.deploy.own import weather_from
@@ -51,9 +52,15 @@ ASKING = Group({
     "identity": Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
     "roster": RosterFile,
     "servers": Servers,
-    "wait": Annotated[float, typer.Option(help="Seconds absent agents are waited for; then they are out.")],
-    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer a message.")],
-}).but(wait=WAIT, deadline=DEADLINE)  # fmt: skip
+    "wait": Annotated[
+        float, typer.Option(help="Seconds that silent agents are waited for before readings are asked for; then out.")
+    ],
+    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer once readings were asked for.")],
+    "at_least": Annotated[int, typer.Option(help="Homes; where fewer are there after --wait nobody is asked.")],
+    "portion": Annotated[
+        int, typer.Option(help="Days of rows asked for at once: what a home that falls silent for good can cost.")
+    ],
+})  # fmt: skip
 
 
 @app.command()

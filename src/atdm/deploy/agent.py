@@ -16,22 +16,16 @@ import numpy as np
 from atdm.data.format import Format
 from atdm.data.sources.source import Source
 from atdm.data.sources.table import Table
-from atdm.deploy.enrolment import (
-    AgentKeys,
-    check_weather,
-    read_agent,
-    read_roster,
-    read_unchecked_roster,
-)  # fmt: skip
-from atdm.deploy.own import OwnReadings, weather_from
-from atdm.errors import DataError, PeerError, UsageError
+from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
+from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
+from atdm.deploy.own import HISTORY, OwnReadings
+from atdm.errors import PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
 from atdm.transport.disk import Disk, lock
@@ -57,6 +51,7 @@ class RunningAgent:
 
     agent: Agent
     keys: AgentKeys
+    kept: Kept  # what was published
     _lock: BinaryIO = field(repr=False)
 
     def close(self) -> None:
@@ -65,28 +60,29 @@ class RunningAgent:
 
 def prepare_agent(
     files: AgentFiles,
-    roster: Path,
-    weather: Path,
+    roster: Path | None,
+    weather: OwnWeather,
     rules: Rules,
     *,
     declared: Format | None = None,
-    signed_weather: Path | None = None,
+    history: int = HISTORY,
     host: Host | None = None,
     until: int | None = None,
     say: Say = lambda _: None,
 ) -> RunningAgent:
-    """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
+    """Check everything that can be checked before anything is sent.
+
+    roster: None where it was published before, or is still to come. until: read no later stamp before asked to.
+    """
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
     source = files.data if isinstance(files.data, Source) else Table(files.data, agent=keys.name, declared=declared)
-    own = OwnReadings(source, weather, keys.name, declared)
-    readings, sky = own.read(), weather_from(weather, declared)
+    own = OwnReadings(source, weather.path, keys.name, declared, history)
+    readings, sky = own.read(), weather.read()
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
     for note in own.notes:
         say(f"{keys.name}: {note}")
-    if signed_weather is not None:
-        check_weather(signed_weather, sky, keys.pinned.authority)
     state = files.identity / "state" if files.state is None else files.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,24 +90,26 @@ def prepare_agent(
         raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
     held = lock(state)
     try:
+        kept = Kept(state, keys, roster, weather, say)
         agent = Agent(
             identity=keys.identity,
             secret=keys.secret,
-            roster=read_roster(roster, keys.pinned.authority),
+            roster=kept.listing(),
             authority=keys.pinned.authority,
             readings=readings,
-            weather=sky,
+            weather=sky or NO_WEATHER,
             rules=rules,
             random_bytes=os.urandom,
             store=Disk(state / "journal"),
             host=host,
             renew=lambda: own.read_again(say),
-            renew_roster=lambda: _roster_again(roster, keys, say),
+            renew_roster=kept.newest,
+            find_weather=kept.weather,
         )
     except BaseException:
         held.close()
         raise
-    return RunningAgent(agent, keys, held)
+    return RunningAgent(agent, keys, kept, held)
 
 
 def read_account(state: Path) -> Account:
@@ -132,15 +130,6 @@ def names_in(roster: Path | None) -> dict[bytes, str]:
     return {member.identity: member.name for member in read_unchecked_roster(roster).members}
 
 
-def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
-    """The roster as it is now. Faults of the file go to the agent's own log only: they name its folders."""
-    try:
-        return read_roster(path, keys.pinned.authority)
-    except (DataError, UsageError, PeerError) as error:
-        say(f"{keys.name}: {error}")
-        raise DataError("its roster cannot be read at present: see this agent's own log") from None
-
-
 def agent_files(
     identities: Sequence[Path], data: Sequence[Path], sources: Sequence[Source], states: Sequence[Path]
 ) -> list[AgentFiles]:
@@ -156,25 +145,26 @@ def agent_files(
 
 def serve_files(
     files: Sequence[AgentFiles],
-    roster: Path,
-    weather: Path,
+    roster: Path | None,
+    weather: OwnWeather,
     rules: Rules,
     servers: Sequence[str],
     say: Say,
     *,
     declared: Format,
-    signed_weather: Path | None = None,
+    history: int = HISTORY,
 ) -> None:
     """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
     with contextlib.ExitStack() as held:
         host, agents = Host(), []
         for file in files:
             running = prepare_agent(
-                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host, say=say
+                file, roster, weather, rules, declared=declared, history=history, host=host, say=say
             )
             held.callback(running.close)
-            agent = running.agent
-            say(f"{agent.name}: {agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents")
+            listed = running.kept.listing()
+            where = "waiting for a roster" if listed is None else f"in a roster of {len(listed)} agents"
+            say(f"{running.keys.name}: {running.agent.own.readings!r} checked, {where}")
             agents.append(running)
         serve(agents, servers, say)
 
@@ -210,17 +200,20 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
     agent, keys = running.agent, running.keys
 
     def answer(_slot: int, message: bytes) -> list[bytes] | None:
+        if message.startswith(MARK):
+            running.kept.take(message)
+            return []
         try:
             replies = agent.receive(message)
         except PeerError as error:
-            say(f"{agent.name}: was sent {describe(message)}; sent nothing ({error})")
+            say(f"{keys.name}: was sent {describe(message)}; sent nothing ({error})")
             return None
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
-        say(f"{agent.name}: was asked {describe(message)}; sent {sent}")
+        say(f"{keys.name}: was asked {describe(message)}; sent {sent}")
         return replies
 
     nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
-    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer)
+    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, running.kept.holds)
 
 
 def describe(data: bytes) -> str:

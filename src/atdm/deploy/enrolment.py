@@ -22,8 +22,9 @@ from typing import Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 
-from atdm.crypto.keys import KEY_BYTES, SigningKey, read_key_file, verify, write_key_file
+from atdm.crypto.keys import KEY_BYTES, SigningKey, digest, read_key_file, verify, write_key_file
 from atdm.deploy.server import make_ca, make_server_certificate, server_config
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.protocol.plan import DAY
@@ -60,10 +61,38 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SignedWeather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """weather.json: the hash of a weather table that the authority vouches for."""
+    """weather.json: rows of weather that the authority vouches for."""
 
-    hash: bytes
+    time: bytes  # int64 [s]
+    outdoor: bytes  # float64 [°C]
+    solar: bytes  # float64 [kW/m²]
     signature: bytes
+
+    @classmethod
+    def of(cls, weather: Weather, authority: SigningKey | None = None) -> "SignedWeather":
+        """Signed, or, where an agent keeps what it checked, as it is."""
+        columns = (weather.time.astype("<i8"), weather.outdoor.astype("<f8"), weather.solar.astype("<f8"))
+        time, outdoor, solar = (column.tobytes() for column in columns)
+        draft = cls(time, outdoor, solar, b"")
+        signature = b"" if authority is None else authority.sign("weather", draft.hash())
+        return msgspec.structs.replace(draft, signature=signature)
+
+    def hash(self) -> bytes:
+        return digest("signed weather", self.time, self.outdoor, self.solar)
+
+    def rows(self, authority: bytes) -> Weather:
+        """Raise unless the authority vouches for them."""
+        verify(authority, self.signature, "weather", self.hash())
+        return self.unchecked()
+
+    def unchecked(self) -> Weather:
+        if not len(self.time) == len(self.outdoor) == len(self.solar) or len(self.time) % 8:
+            raise PeerError("rows of weather with columns of different lengths: ignored")
+        time = np.frombuffer(self.time, dtype="<i8").astype(np.int64)
+        outdoor, solar = (np.frombuffer(column, dtype="<f8").astype(float) for column in (self.outdoor, self.solar))
+        if (np.diff(time) <= 0).any() or not (np.isfinite(outdoor).all() and np.isfinite(solar).all()):
+            raise PeerError("rows of weather that are not in order of time, or not numbers: ignored")
+        return Weather(time, outdoor, solar)
 
 
 class AgentKeys(msgspec.Struct, frozen=True):
@@ -183,13 +212,8 @@ def server_files(
 
 
 def sign_weather(folder: Path, weather: Weather, output: Path) -> Path:
-    """Vouch for a weather table, so that agents need not have one of their own."""
-    authority = SigningKey(read_key_file(folder / "authority.key"))
-    return _write(output, SignedWeather(_whole(weather), authority.sign("weather", _whole(weather))))
-
-
-def _whole(weather: Weather) -> bytes:
-    return weather.hash(int(weather.time[0]), int(weather.time[-1]))
+    """Vouch for rows of weather, so that agents need no table of their own."""
+    return _write(output, SignedWeather.of(weather, SigningKey(read_key_file(folder / "authority.key"))))
 
 
 def _create(
@@ -274,12 +298,14 @@ def read_roster(path: Path, authority: bytes) -> Roster:
     return roster
 
 
-def check_weather(path: Path, weather: Weather, authority: bytes) -> None:
-    """Raise unless the authority vouches for this weather."""
+def read_signed_weather(path: Path, authority: bytes) -> SignedWeather:
+    """Rows of weather, if this authority vouches for them."""
     signed = _read(path, SignedWeather, "a file written by `atdm enroll weather`")
-    verify(authority, signed.signature, "weather", signed.hash)
-    if signed.hash != _whole(weather):
-        raise DataError(f"{path}: vouches for another weather table: get both files from the enrolment authority")
+    try:
+        signed.rows(authority)
+    except PeerError as error:
+        raise PeerError(f"{path}: {error}") from None
+    return signed
 
 
 def _read_request(path: Path) -> Request:
@@ -304,12 +330,15 @@ def _read(path: Path, kind: type[T], what: str) -> T:
         raise DataError(f"{path}: is not {what}: get it again") from None
 
 
+def json_bytes(document: msgspec.Struct) -> bytes:
+    return (json.dumps(msgspec.to_builtins(document), indent=1, ensure_ascii=False) + "\n").encode()
+
+
 def _write(path: Path, document: msgspec.Struct) -> Path:
-    content = json.dumps(msgspec.to_builtins(document), indent=1, ensure_ascii=False) + "\n"
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(content, encoding="utf-8")
+        partial.write_bytes(json_bytes(document))
         partial.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose a folder you may write to") from None

@@ -41,7 +41,7 @@ from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.registry import REGISTRY, side
-from atdm.protocol.roster import Roster, check_roster
+from atdm.protocol.roster import NOBODY, Roster, check_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
@@ -78,7 +78,7 @@ class Agent:
         *,
         identity: SigningKey,
         secret: bytes,
-        roster: Roster,
+        roster: Roster | None,
         authority: bytes,
         readings: Readings,
         weather: Weather,
@@ -89,11 +89,12 @@ class Agent:
         keep: bool = False,
         renew: Callable[[], Readings] | None = None,
         renew_roster: Callable[[], Roster] | None = None,
+        find_weather: Callable[[Plan], Weather] | None = None,
     ) -> None:
-        """renew: the readings as they are now, for plans that reach beyond those known; renew_roster: the roster as it
-        is now, for announcements of another one."""
-        check_roster(roster, authority)
-        self.name = roster.members[roster.index(identity.public)].name
+        """roster: None where it is still to come, by renew_roster. renew: the readings as they are now, for plans that
+        reach beyond those known; renew_roster: the roster as it is now, for announcements of another one; find_weather:
+        the weather for a plan, as far as it is known now."""
+        self.name = "an agent without a roster"
         self.own = AgentContext(
             readings=readings,
             weather=weather,
@@ -107,14 +108,19 @@ class Agent:
         self.state = AgentState.WAITING
         self.part: Part | None = None
         self.weight = float("nan")  # ξ_i of the last finished run
-        self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
+        self._identity, self.roster, self._random_bytes = identity, roster or NOBODY, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
         self._seed = b""
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
+        self._find_weather = find_weather
+        if roster is not None:
+            check_roster(roster, authority)
+            self.name = roster.members[roster.index(identity.public)].name
         if store is not None:
             self._resume(*store.read())
-        self._take_roster(roster)
+        if roster is not None:
+            self._take_roster(roster)
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -237,6 +243,7 @@ class Agent:
         roster.index(self._identity.public)
         if roster.serial < self.own.memory.serial:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
+        self.name = roster.members[roster.index(self._identity.public)].name
         self.roster, self.own.memory.serial = roster, roster.serial
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
@@ -261,9 +268,11 @@ class Agent:
             return rules.refuses_collecting(plan, memory.fits.get(plan.fit))
         if (reason := rules.refuses(plan)) is not None:
             return reason
+        if self._find_weather is not None:
+            self.own = replace(self.own, weather=self._find_weather(plan))
         rows = window(plan)
         if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):
-            return "the plan's weather is not this agent's: use the file signed by the enrolment authority"
+            return "the plan's weather is not this agent's: publish the rows that the enrolment authority signed"
         return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
 
     def _read_on(self, plan: AnyPlan) -> None:

@@ -54,6 +54,9 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash
         raise PeerError("this agent is not in the roster: ask the enrolment authority for the current one")
 
 
+NOBODY = Roster(serial=0, members=(), authority=b"", signature=b"")  # before the first one came
+
+
 def owners_of(members: Sequence[Member]) -> int:
     return len({member.owner for member in members})
 

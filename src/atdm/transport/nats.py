@@ -209,15 +209,17 @@ class AgentLink:
     """One agent's end: hands over each slot's message once, in order, and sends back what `answer` returns.
 
     answer(slot, message) → answers, or None when the agent ignored the message, which did not fit its state.
+    held() → names of what the agent need not be sent.
     """
 
     def __init__(
-        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None]
-    ) -> None:
+        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None],
+        held: Callable[[], tuple[bytes, ...]] = tuple,
+    ) -> None:  # fmt: skip
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
         self.connection = Connection(config, down, self._received, self._arrived)
-        self._answer = answer
+        self._answer, self._held = answer, held
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
         self._sent: dict[int, bytes] = {}  # answers to the last slots, for the case that they got lost
@@ -236,7 +238,7 @@ class AgentLink:
             await asyncio.gather(line, return_exceptions=True)
 
     async def _arrived(self) -> None:
-        await self.connection.send(self._up, frames.encode(Here(self._stream)))
+        await self.connection.send(self._up, frames.encode(Here(self._stream, self._held())))
 
     async def _received(self, _subject: str, data: bytes) -> None:
         frame = frames.decode(data)
@@ -325,6 +327,7 @@ class Hub:
         self._all = subject(authority, "down", "all")
         self.connection = Connection(config, [subject(authority, "up", "*")], self._received, self._call)
         self.present: set[str] = set()  # identities in hex
+        self.held: dict[str, tuple[bytes, ...]] = {}  # what each said last that it need not be sent
         self.peers: list[Peer] = []
         self.slots: list[Slot] = []
         self._place: dict[str, int] = {}
@@ -414,6 +417,8 @@ class Hub:
         frame = frames.decode(data)
         if isinstance(frame, Call):
             raise PeerError("a frame that only the aggregator sends: ignored")
+        if isinstance(frame, Here):
+            self.held[sender] = frame.held
         if sender not in self.present:  # or every answer to a call would bring on the next call at once
             self.present.add(sender)
             self._news.set()
