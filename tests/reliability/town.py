@@ -33,7 +33,9 @@ class Town:
     def weather(self) -> pd.DataFrame:
         """As files have it."""
         index = pd.to_datetime(self.time, unit="s", utc=True).rename("time")
-        return pd.DataFrame({"outdoor_temp_c": self.outdoor.round(2), "solar_w_m2": (1000 * self.solar).round(1)}, index)
+        return pd.DataFrame(
+            {"outdoor_temp_c": self.outdoor.round(2), "solar_w_m2": (1000 * self.solar).round(1)}, index
+        )
 
 
 def build(first_day: int, days: int, homes: int, seed: int, step: int) -> Town:

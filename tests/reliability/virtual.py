@@ -35,6 +35,7 @@ from atdm.transport.nats import FIRST_PAUSE, LONGEST_PAUSE, NatsConfig
 
 LARGEST = 1 << 20  # bytes of a frame, as a NATS server has it
 RESOLUTION = 1e-6  # s; above the rounding of a year's seconds
+LAYERS = 20  # of `finally` in one task, at most
 T = TypeVar("T")
 log = logging.getLogger("atdm.virtual")
 
@@ -154,6 +155,9 @@ class World:
                 if left:
                     self.loop.run_until_complete(asyncio.wait(left))
                 self.loop.close()
+                for task in _GRAVES:
+                    _bury(task)
+                _GRAVES.clear()
 
     def begin(self, party: Party, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Have a party do something."""
@@ -192,6 +196,14 @@ class World:
             yield
 
 
+def _bury(task: "asyncio.Task[Any]") -> None:
+    """Close what a killed task stood in, where nothing it does counts any more."""
+    for _ in range(LAYERS):
+        with contextlib.suppress(RuntimeError):  # it waits once more while it tidies up
+            task.get_coro().close()  # type: ignore[union-attr]
+            return
+
+
 def _force(file: BinaryIO) -> None:
     if PARTY.get().full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -213,7 +225,7 @@ class Broker:
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.carried = rng, 0
         self.heard: Callable[[str, bytes], None] | None = None  # told of every message before it is passed on
-        self._wires: dict[Wire, None] = {}  # in the order in which they came
+        self._wires: dict[str, dict[Wire, None]] = {}  # by subject, in the order in which they came
         self._up = asyncio.Event()
         self._up.set()
 
@@ -224,7 +236,7 @@ class Broker:
     def stop(self) -> None:
         """The server is killed: what was under way is lost."""
         self._up.clear()
-        for wire in list(self._wires):
+        for wire in {wire: None for wires in self._wires.values() for wire in wires}:
             self.detach(wire)
 
     def begin(self) -> None:
@@ -234,15 +246,16 @@ class Broker:
         await self._up.wait()
 
     def attach(self, wire: "Wire") -> None:
-        self._wires[wire] = None
+        for subject in wire.subjects:
+            self._wires.setdefault(subject, {})[wire] = None
+        wire.attached = True
 
     def detach(self, wire: "Wire") -> None:
-        if wire in self._wires:
-            del self._wires[wire]
+        if wire.attached:
+            wire.attached = False
+            for subject in wire.subjects:
+                del self._wires[subject][wire]
             wire.lost()
-
-    def attached(self, wire: "Wire") -> bool:
-        return wire in self._wires
 
     def publish(self, to: str, data: bytes) -> None:
         self.carried += 1
@@ -250,9 +263,8 @@ class Broker:
             self.heard(to, data)
         if not self.up:
             return
-        every = to.rpartition(".")[0] + ".*"
-        for wire in self._wires:
-            if to in wire.subjects or every in wire.subjects:
+        for subject in (to, to.rpartition(".")[0] + ".*"):
+            for wire in self._wires.get(subject, ()):
                 wire.inbox.put_nowait((to, data))
 
 
@@ -268,13 +280,13 @@ class Wire:
         opened: Callable[[], Awaitable[None]],
     ) -> None:
         self._broker, self._received, self._opened = broker, received, opened
-        self.subjects = frozenset(subjects)
+        self.subjects, self.attached = tuple(subjects), False
         self.inbox: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
         self.servers, self.refused, self.connections, self.largest = ", ".join(config.servers), "", 0, LARGEST
         PARTY.get().wires.add(self)
 
     async def send(self, to: str, data: bytes) -> None:
-        if self._broker.attached(self):
+        if self.attached:
             self._broker.publish(to, data)
         if not PARTY.get().alive:  # killed by what was to happen at this message
             await asyncio.get_running_loop().create_future()
