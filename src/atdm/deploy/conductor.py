@@ -165,7 +165,7 @@ class Conductor:
         self.fleet.write()
 
     def _make_role(self) -> Aggregator:
-        policy, attempt = self._policy, attempt_now()
+        policy, attempt = self._policy, self.fleet.next_attempt(attempt_now())
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
                 first_day(self.plan), self._last_row(), self._patience, self._late, self.config.portion

@@ -73,6 +73,7 @@ class Fleet:
     days: dict[int, tuple[str, ...]] = field(default_factory=dict)  # settled day → its company
     lost: set[int] = field(default_factory=set)  # days given up because homes were out on them
     heard: dict[str, float] = field(default_factory=dict)  # last row at which it answered  [s since 1970]
+    attempt: int = 0  # number of the last announcement
 
     def hear(self, identities: Collection[str], now: float) -> None:
         self.heard.update({each: max(now, self.heard.get(each, now)) for each in identities})
@@ -173,6 +174,13 @@ class FleetFile:
     def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
         self.record.settle(days, names)
         self.write()
+
+    def next_attempt(self, now: int) -> int:
+        """A number above that of every announcement before, also where the clock was set back: agents that answered
+        one and heard no more of it take no other that is not newer.  [about ms since 1970]"""
+        self.record.attempt = max(now, self.record.attempt + 1)
+        self.write()
+        return self.record.attempt
 
     def write(self) -> None:
         replace_file(self._path, msgspec.json.encode(self.record))
