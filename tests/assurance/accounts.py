@@ -22,7 +22,7 @@ from atdm.protocol.account import Account, Answered, SavedAccount, Shown
 from atdm.protocol.company import large_enough
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings
-from atdm.protocol.roster import Member, Roster
+from atdm.protocol.roster import Member, Roster, owners_of
 
 FIRST = 28 * 700 - 2  # UTC day: two days of a block, then those of the next
 HOUR = 3600
@@ -319,7 +319,7 @@ class Companies(World):
     def company(self, account: Account, company: int, days: int) -> bool:
         members = tuple(m for i, m in enumerate(self.roster.members) if company >> i & 1)
         least = 0 if "least" in self.ignored else 2
-        large = large_enough(members, self.roster, least) or "share" in self.ignored
+        large = large_enough(owners_of(members), self.roster, least) or "share" in self.ignored
         named = [FIRST + d for d in range(self.days) if days >> d & 1]
         if not large or account.refuses_company(named, self.identities(company)):
             return False

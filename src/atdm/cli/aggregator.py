@@ -61,12 +61,19 @@ ASKING = Group({
         int, typer.Option(help="Days of rows asked for at once: what a home that falls silent for good can cost.")
     ],
 })  # fmt: skip
+PUBLISHING = Group({
+    **ASKING.options,
+    "publish_weather": Annotated[
+        Path | None,
+        typer.Option(help="Rows of --weather signed by `atdm enroll weather`, sent to agents that lack them."),
+    ],
+})  # fmt: skip
 
 
 @app.command()
 @grouped
 def aggregator(
-    config: Annotated[AggregatorConfig, ASKING],
+    config: Annotated[AggregatorConfig, PUBLISHING],
     weather: WeatherOption,
     output: Annotated[
         Path,

@@ -12,6 +12,7 @@ Rule 3: nobody is asked without end: a few runs in a row may fail before any rea
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,16 +20,16 @@ import numpy as np
 
 from atdm.deploy.agent import Say
 from atdm.deploy.conductor import AggregatorConfig, Conductor
-from atdm.deploy.enrolment import read_aggregator, read_roster
+from atdm.deploy.enrolment import SignedWeather, read_aggregator, read_roster, read_signed_weather
 from atdm.deploy.events import OnEvent, unseen
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.notices import NO_WEATHER
 from atdm.deploy.observe import Observation, collect_observation
-from atdm.errors import AtdmError, RunAborted
+from atdm.errors import AtdmError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import bits, flags
-from atdm.protocol.plan import DAY, AnyPlan, Collect
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Weather, window
 from atdm.protocol.session import Run
 from atdm.transport.nats import NatsConfig
@@ -50,11 +51,19 @@ class Office:
     def conductor(self, plan: AnyPlan, weather: Weather = NO_WEATHER, **options: Any) -> Conductor:
         """For one run; collecting needs no weather. Options as Conductor takes them."""
         roster = read_roster(self.config.roster, self.authority)
+        if self.config.publish_weather is not None and isinstance(plan, Plan):
+            options = {"notices": (self._signed_weather(self.config.publish_weather, plan),), **options}
         self._last = Conductor(
             self.config, self.nats, roster, plan, weather=weather, say=self.say, report=self.report, fleet=self.fleet,
             **options,
         )  # fmt: skip
         return self._last
+
+    def _signed_weather(self, path: Path, plan: Plan) -> SignedWeather:
+        signed, rows = read_signed_weather(path, self.authority), window(plan)
+        if signed.rows(self.authority).hash(int(rows[0]), int(rows[-1])) != plan.weather:
+            raise UsageError(f"{path}: has other rows than the plan's weather: sign the weather file of the fit")
+        return signed
 
     @property
     def stopped(self) -> bool:

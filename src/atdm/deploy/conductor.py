@@ -52,6 +52,7 @@ class AggregatorConfig:
     deadline: float = DEADLINE  # s for agents to answer a message once readings were asked for
     at_least: int = LEAST_AGENTS  # owners; with fewer nobody is asked
     portion: int = PORTION  # days of rows that one run asks for, at most
+    publish_weather: Path | None = None  # rows signed by the authority, for agents that lack them (fitted weights)
 
     def __post_init__(self) -> None:
         if self.at_least < LEAST_AGENTS:

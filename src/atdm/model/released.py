@@ -153,7 +153,8 @@ class Released:
             Both, one after the other.
         """
         new = later.between(self.time[-1] + pd.Timedelta(1), None) if len(self) else later
-        return Released(
+        return replace(
+            self,
             time=pd.DatetimeIndex(self.time.append(new.time)),
             state=np.concatenate([self.state, new.state]),
             load=np.concatenate([self.load, new.load]),

@@ -101,7 +101,8 @@ class Connection:
                 await client.flush(CLOSE_TIMEOUT)
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises PeerError if the server is not ours or does not know us."""
+        """Stay connected until cancelled; raises PeerError if the server is not ours or never knew us. One that did may
+        get its right configuration again: that is waited for."""
         pause = FIRST_PAUSE
         try:
             while True:
@@ -111,8 +112,12 @@ class Connection:
                     for name in self._subjects:
                         await self._client.subscribe(name, cb=self._deliver, pending_bytes_limit=PENDING_BYTES)
                     await self._client.flush(CONNECT_TIMEOUT)
-                except PeerError:
-                    raise
+                except PeerError as error:
+                    if not self.connections:
+                        raise
+                    level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
+                    log.log(level, "%s; trying again", error)
+                    pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
                     level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
                     log.log(level, "no connection to %s (%s): trying again", self.servers, type(error).__name__)

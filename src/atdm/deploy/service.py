@@ -1,0 +1,694 @@
+"""The aggregator's desk: what is due now, done from what the record holds. It is told the time and has no clock.
+
+    asking   which rows to ask the homes for now
+    keep     what they showed, on disk first
+    work     everything that needs no home: model, forecast, flexibility, alarms
+    state    all of it in one document
+    operate  the loop around it
+
+Rule 1: a row that is in the record is never asked for again.
+Rule 2: what a restart needs is in the record; nothing else is remembered but what can be worked out from it.
+Rule 3: every decision is written down with its reason.
+Rule 4: nothing that goes wrong ends the desk: it says so, raises an alarm and goes on with the rest.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from atdm.data.clock import duration, season_steps, spell
+from atdm.data.holidays import days_of
+from atdm.deploy.fleet import Fleet
+from atdm.deploy.observe import Observation
+from atdm.deploy.record import CUT_OFF, AlarmRow, ModelRow, ServiceRecord
+from atdm.deploy.service_rules import ServiceRules
+from atdm.deploy.service_state import (
+    FleetState,
+    FlexibilityState,
+    Health,
+    Home,
+    ModelState,
+    Newest,
+    Outlook,
+    Past,
+    Standing,
+    State,
+    alarm_of,
+)
+from atdm.errors import AtdmError, DataError, UsageError
+from atdm.kernel.blas import one_blas_thread
+from atdm.kernel.finite import without_nan
+from atdm.model import current
+from atdm.model.calendar import Calendar
+from atdm.model.choosing import choose
+from atdm.model.fitted import Model
+from atdm.model.released import Released, released_rows
+from atdm.protocol.account import BLOCK
+from atdm.protocol.company import OWNERS_SHARE, bits
+from atdm.protocol.plan import DAY, Collect
+from atdm.protocol.roster import Roster
+from atdm.use.drift import drift
+from atdm.use.flexibility import Flexibility, flexibility
+from atdm.use.forecast import forecast
+from atdm.use.series import read_future
+
+TICK = 60.0  # s between two looks at what is due
+SEASON = "24h"
+TRAIN = 0.75  # of the rows choose a first model; the others judge it
+VERSIONS = 7  # earlier versions that stay with the model; the record has all of them
+JUDGED = duration("7d")  # of forecasts that say how good the model is
+AGAIN = duration("7d")  # after a choice until poor forecasts cause another one
+LEAST_JUDGED = 48  # forecasts, below which nothing is said about them
+DRIFT_EVERY = duration("7d")
+SHOWN_PAST = duration("48h")
+SHOWN_RUNS, SHOWN_DECISIONS = 12, 20
+AHEAD = duration("24h")
+
+Say = Callable[[str], None]
+Keep = Callable[[Observation], None]
+CollectRows = Callable[
+    [Collect, Keep], Awaitable[None]
+]  # ask for the rows of a plan, and keep each portion as it comes
+Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Alarmed:
+    """What an alarm means, and what to do."""
+
+    meaning: str
+    remedy: str
+    failure: bool = False  # the desk is not doing its work
+
+
+ALARMS = {
+    "record": Alarmed(
+        "What homes showed is held in memory alone; nobody is asked for more until it is on disk.",
+        "Free the disk, or mend the permissions of the record's folder. The desk goes on by itself.", failure=True,
+    ),
+    "rows": Alarmed(
+        "Nothing new was learned of the cluster: forecasts start from an old row and grow worse.",
+        "See the last runs for the reason: the NATS server, too few homes, or homes whose readings are late.",
+        failure=True,
+    ),
+    "run": Alarmed(
+        "The last asking brought no rows. They are asked for again at the next one.",
+        "Nothing, if it happens now and then. If it stays: check the NATS server, the roster and the homes named.",
+    ),
+    "homes": Alarmed(
+        "The mean is that of fewer homes; when fewer are left than agents ask for, nothing can be collected.",
+        "Call the homes that are silent. Homes that were left out come back with the next block of 28 days.",
+    ),
+    "weather": Alarmed(
+        "Without weather there is no forecast, and rows it does not cover do not improve the model.",
+        "See that the weather file is written in time, with the rows forecast; it is read again when it changes.",
+    ),
+    "model": Alarmed(
+        "The model no longer follows the cluster: forecasts grow worse.",
+        "See the last decisions for the reason. Rows, weather or both are missing, or the rows do not determine one.",
+    ),
+    "forecast": Alarmed(
+        "There is no forecast, or an old one.",
+        "See its words: usually the weather ends too early, or the last rows are missing.", failure=True,
+    ),
+    "quality": Alarmed(
+        "The cluster behaves unlike the rows the model comes from: holidays, new occupants, another season.",
+        "Nothing at first: order and day types are chosen again by themselves, at most once a week.",
+    ),
+    "clock": Alarmed(
+        "The clock of this machine was set back; rows after it are asked for as it comes to them again.",
+        "Let the machine keep time over the network (NTP).",
+    ),
+    "sinks": Alarmed(
+        "Results did not reach a place they are sent to. Nothing else suffers.",
+        "See its words; it is tried again with the next forecast.",
+    ),
+}  # fmt: skip
+
+
+class WeatherFile:
+    """The weather of a file; read again when the file changes."""
+
+    def __init__(self, path: Path, timezone: str) -> None:
+        self.path, self._timezone = path, timezone
+        self._seen: tuple[int, int] | None = None
+        self._frame = pd.DataFrame()
+
+    def __call__(self) -> pd.DataFrame:
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise DataError(f"{self.path}: {error.strerror}: write the weather there") from None
+        if (found.st_mtime_ns, found.st_size) != self._seen:
+            self._frame = read_future(self.path, timezone=self._timezone)
+            self._seen = (found.st_mtime_ns, found.st_size)
+        return self._frame
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    """A portion that could not be written yet."""
+
+    run: int
+    found: Observation
+
+
+class Service:
+    """A desk. Times are seconds since 1970, as the caller says."""
+
+    def __init__(
+        self, rules: ServiceRules, record: ServiceRecord, weather: Callable[[], pd.DataFrame], look: Look | None = None,
+        say: Say = lambda _: None, first_model: Model | None = None,
+    ) -> None:  # fmt: skip
+        """weather: outdoor_temp_c, solar_w_m2 by time, past and forecast, as it is when asked; first_model: to begin
+        with, where the record has none."""
+        self.rules, self.record, self._weather, self._look, self._say = rules, record, weather, look, say
+        self._step = int(rules.collect.step.total_seconds())
+        self._model: Model | None = None
+        self._row: ModelRow | None = None
+        self._sky: pd.DataFrame | None = None
+        self._outlook: Outlook | None = None
+        self._for: tuple[object, ...] = ()  # what the outlook was made from
+        self._offer = FlexibilityState(offered=False, words="not asked for: flexibility.offered is false in the rules")
+        self._offered = -math.inf  # when
+        self._drift: tuple[float, list[str]] = (-math.inf, [])
+        self._problems: dict[str, str] = {}  # alarm → words, of the last attempt
+        self._unwritten: list[_Unwritten] = []
+        self._doing = "starting"
+        saved = record.model()
+        if saved is not None:
+            self._row, self._model = saved[0], Model.from_json(saved[1], str(record.path))
+        elif first_model is not None:
+            self._begin_with(first_model)
+
+    # Collecting
+
+    def asking(self, now: float) -> Collect | None:
+        """The rows to ask for now; None where it is not time, or all are there."""
+        if not self._write():
+            return None
+        last_run = next((run for run in self.record.runs(5) if run.words != CUT_OFF), None)
+        if last_run is not None and last_run.began > now + TICK:
+            self._problems["clock"] = f"the clock went back by {_hours(last_run.began - now)}"
+        else:
+            self._problems.pop("clock", None)
+            if last_run is not None and self._slot(last_run.began) >= self._slot(now):
+                return None
+        collect, step = self.rules.collect, self._step
+        last = int((now - collect.settle.total_seconds()) // step) * step
+        newest = self.record.newest()
+        earliest = self.record.begun - collect.history.total_seconds()
+        start = min(newest + step, last - collect.back.total_seconds()) if newest is not None else earliest
+        start = max(start, earliest, last - self.rules.model.window.total_seconds())
+        first = math.ceil(start / step) * step
+        if first > last:
+            return None
+        stamps = np.arange(first, last + 1, step)
+        wanted = ~np.isin(stamps, self.record.known(first, last))
+        if not wanted.any():
+            return None
+        skip = int(np.argmax(wanted))
+        asked = b"" if wanted[skip:].all() else bits(wanted[skip:])
+        return Collect(step_seconds=step, start=int(stamps[skip]), length=len(stamps) - skip, asked=asked)
+
+    def _slot(self, now: float) -> int:
+        """Askings are due at multiples of `every` after midnight UTC, and when rows have settled."""
+        collect = self.rules.collect
+        return int((now - collect.settle.total_seconds()) // collect.every.total_seconds())
+
+    def next_asking(self, now: float) -> float:
+        collect = self.rules.collect
+        return (self._slot(now) + 1) * collect.every.total_seconds() + collect.settle.total_seconds()
+
+    def begin(self, plan: Collect, now: float) -> int | None:
+        """Note that these rows are going to be asked for; its number, None where that cannot be written."""
+        count = plan.length if not plan.asked else int(np.unpackbits(np.frombuffer(plan.asked, np.uint8)).sum())
+        try:
+            run = self.record.begin_run(now, plan.start, plan.start + (plan.length - 1) * plan.step_seconds, count)
+        except UsageError as error:
+            self._problems["record"] = str(error)
+            return None
+        self._doing = f"asking the homes for {count} rows"
+        return run
+
+    def keep(self, run: int, found: Observation) -> None:
+        """What homes showed, on disk; raises where it could not be written, and holds it until it can."""
+        self._unwritten.append(_Unwritten(run, found))
+        if not self._write():
+            raise UsageError(self._problems["record"])
+
+    def end(self, run: int, now: float, error: AtdmError | None) -> None:
+        """The asking is over; error: why it brought less than was hoped for."""
+        row = next((each for each in self.record.runs(1) if each.id == run), None)
+        rows, homes = (0, 0) if row is None else (row.rows, len(row.inside))
+        words = f"{rows} rows of {homes} homes" if rows else "no rows"
+        words += "" if error is None else f": {error}" if not rows else f"; then {error}"
+        self._doing = "waiting"
+        self._problems.pop("run", None)
+        if not rows:
+            self._problems["run"] = words
+        try:
+            self.record.end_run(run, now, words)
+        except UsageError as problem:
+            self._problems["record"] = str(problem)
+        self._say(words)
+
+    def _write(self) -> bool:
+        """Write what could not be written before; whether all of it is on disk."""
+        try:
+            while self._unwritten:
+                first = self._unwritten[0]
+                self.record.add_rows(first.run, first.found.table, first.found.inside, first.found.out)
+                self._unwritten.pop(0)
+        except UsageError as error:
+            self._problems["record"] = str(error)
+            return False
+        self._problems.pop("record", None)
+        return True
+
+    # What needs no home
+
+    def work(self, now: float) -> None:
+        """Everything that is due and needs no home."""
+        self._write()
+        with one_blas_thread():
+            self._attempt("weather", now, self._read_weather)
+            if self._sky is not None:
+                self._attempt("model", now, self._keep_current)
+                self._attempt("forecast", now, self._look_ahead)
+                self._attempt("flexibility", now, self._offer_flexibility)
+            self.check(now)
+
+    def _attempt(self, what: str, now: float, task: Callable[[float], None]) -> None:
+        """Rule 4."""
+        try:
+            task(now)
+        except (AtdmError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            if self._problems.get(what) != str(error):
+                self._decide(now, what, f"not done: {error}")
+            self._problems[what] = str(error)
+        else:
+            self._problems.pop(what, None)
+
+    def _decide(self, now: float, what: str, words: str) -> None:
+        self._say(f"{what}: {words}")
+        try:
+            self.record.decide(now, what, words)
+        except UsageError as error:
+            self._problems["record"] = str(error)
+
+    def _read_weather(self, now: float) -> None:
+        sky = self._weather()
+        if not len(sky):
+            raise DataError("the weather has no rows: give the past and what is forecast")
+        self._sky = sky
+
+    # The model
+
+    @property
+    def _homes(self) -> int:
+        """Homes in the newest row."""
+        newest = self.record.newest()
+        return 0 if newest is None else int(self.record.observed(newest)["agents"].iloc[-1])
+
+    def _observed(self, since: float) -> pd.DataFrame:
+        """Rows as if all homes of now had been in: the mean temperature, and the load of so many average homes."""
+        table = self.record.observed(math.ceil(since))
+        return table.assign(load_kw=table["load_kw"] / table["agents"] * self._homes) if len(table) else table
+
+    def _released(self, since: float) -> Released:
+        """Observed rows that the weather covers."""
+        if self._sky is None:
+            raise DataError("there is no weather yet")
+        rows = released_rows(self._observed(since), self._sky, self.rules.collect.step)
+        return replace(rows, equal=True)
+
+    def _begin_with(self, model: Model) -> None:
+        if model.step != self.rules.collect.step:
+            raise UsageError(f"the model has steps of {spell(model.step)}, the rules {spell(self.rules.collect.step)}")
+        if model.released is None or model.record is None or model.origin is None or not model.released.equal:
+            raise UsageError(
+                "a desk begins with the model.json of a blind fit with equal weights over NATS, with its rows"
+            )
+        self._take(model, self.record.begun, "given at the start", len(model.origin.company), chosen=True)
+
+    def _take(self, model: Model, now: float, why: str, homes: int, *, chosen: bool) -> None:
+        """From now on this model is used; what stays of the one before is its coefficients."""
+        model = replace(model, versions=model.versions[-VERSIONS:])
+        document = model.to_json()
+        name = sha256(document.encode()).hexdigest()[:16]
+        before = self._model
+        short = None if before is None else replace(before, released=None, trained=0, record=None, versions=())
+        when = now if chosen or self._row is None else self._row.chosen
+        row = ModelRow(hash=name, made=now, chosen=when, agents=homes, why=why)
+        self.record.add_model(row, document, None if short is None else short.to_json())
+        self._model, self._row = Model.from_json(document), row  # as a restart would find it
+
+    def _keep_current(self, now: float) -> None:
+        """Make a first model, update it, choose it again, where that is due."""
+        rules, newest = self.rules.model, self.record.newest()
+        if newest is None:
+            return
+        since = newest - rules.window.total_seconds()
+        if self._model is None or self._row is None:
+            rows = self._released(since)
+            if len(rows) * self.rules.collect.step >= rules.first_after:
+                self._first_model(rows, now)
+            return
+        if now - self._row.made < rules.update_every.total_seconds() or self._model.until is None:
+            return
+        rows = self._released(max(since, self._model.until.timestamp() + 1))
+        if not len(rows):
+            return
+        why = self._why_choose(now)
+        if self._homes != self._row.agents:
+            self._decide(now, "fleet", f"the model now speaks of {self._homes} homes, {self._row.agents} before")
+        found = current.update(
+            self._model.of_size(self._homes / self._row.agents), rows, half_life=rules.half_life, window=rules.window,
+            choose_again=why is not None, holidays=self._holidays(rows.time),
+        )  # fmt: skip
+        done = f"updated with {found.rows} rows" + ("" if why is None else f" and chosen again because {why}")
+        self._take(found.model, now, done, self._homes, chosen=why is not None)
+        self._decide(now, "model", f"{done}: {found.model.words()}")
+
+    def _first_model(self, rows: Released, now: float) -> None:
+        calendar = Calendar(
+            step=self.rules.collect.step, timezone=self.rules.model.timezone,
+            season=season_steps(SEASON, self.rules.collect.step),
+        )  # fmt: skip
+        train = int(TRAIN * len(rows))
+        inputs = rows.inputs(calendar, train)
+        choice = choose(inputs, rows.state, rows.time, calendar, holidays=self._holidays(rows.time))
+        model = current.chosen_model(choice, rows, train)
+        if model.record is None:
+            raise DataError(f"{len(rows)} rows have no day without a gap to judge a model by: collect more")
+        found = current.update(model, rows, half_life=self.rules.model.half_life, window=self.rules.model.window)
+        self._take(found.model, now, f"made of the first {len(rows)} rows", self._homes, chosen=True)
+        self._decide(now, "model", f"made of the first {len(rows)} rows: {found.model.words()}")
+
+    def _holidays(self, time: pd.DatetimeIndex) -> frozenset[date]:
+        return frozenset(days_of(self.rules.model.holidays, time))
+
+    def _why_choose(self, now: float) -> str | None:
+        """Why order and day types are due to be chosen again; None where they are not."""
+        age = now - (0.0 if self._row is None else self._row.chosen)
+        if age >= self.rules.model.choose_every.total_seconds():
+            return f"the last choice is {age / DAY:.0f} days old"
+        return self._poor() if age >= AGAIN.total_seconds() else None
+
+    def _poor(self) -> str | None:
+        """Why forecasts are not good enough; None where they are."""
+        newest, alarms = self.record.newest(), self.rules.alarms
+        found = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
+        if found is None or found.forecasts < LEAST_JUDGED:
+            return None
+        expected = self._expected_error()
+        if expected is not None and found.rmse_k > alarms.error_above * expected:
+            return f"the error 24 h ahead is {found.rmse_k:.2f} K, {expected:.2f} K was expected"
+        if found.inside is not None and found.inside < alarms.coverage_below:
+            return f"{found.inside:.0%} of the forecasts 24 h ahead were inside their 80 % band"
+        return None
+
+    def _expected_error(self) -> float | None:
+        """24 h ahead, when the model was chosen. [K]"""
+        record = None if self._model is None else self._model.record
+        return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
+
+    # Forecast and flexibility
+
+    def _look_ahead(self, now: float) -> None:
+        newest, rules = self.record.newest(), self.rules.forecast
+        if self._model is None or self._row is None or self._sky is None or newest is None:
+            return
+        made_from = (newest, self._row.hash, id(self._sky))
+        fresh = self._outlook is not None and now - self._outlook.made < rules.every.total_seconds()
+        if fresh and made_from == self._for:
+            return
+        model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
+        origin = pd.Timestamp(newest, unit="s", tz="UTC")
+        end = min(pd.Timestamp(now, unit="s", tz="UTC").floor(step) + rules.horizon, self._sky.index[-1])
+        if end <= origin:
+            raise DataError(
+                f"the weather ends {_when(self._sky.index[-1])}, before the last row: nothing to forecast from"
+            )
+        seen = self._observed(newest - self.rules.model.window.total_seconds())
+        found = forecast(model, None, self._sky, observed=seen, horizon=(end - origin) // step * step)
+        table = found.table[found.table.index > origin]
+        columns = {str(name): [_rounded(v) for v in table[name]] for name in table.columns}
+        self._outlook = Outlook(
+            made=now, model=self._row.hash, origin=float(newest), step_seconds=self._step,
+            time=[stamp.timestamp() for stamp in table.index], columns=columns, notes=list(found.notes),
+        )  # fmt: skip
+        self._for = made_from
+        document = {"origin": newest, "step_seconds": self._step, "columns": columns}
+        self.record.add_forecast(now, self._row.hash, document, _ahead(table, origin))
+
+    def _offer_flexibility(self, now: float) -> None:
+        """What can be offered; where nothing can, its reason in words: that is an answer, not a failure."""
+        rules = self.rules.flexibility
+        newest = self.record.newest()
+        if not rules.offered or self._model is None or self._row is None or self._sky is None or newest is None:
+            if rules.offered:
+                self._offer = FlexibilityState(offered=False, words="there is no model yet")
+            return
+        if now - self._offered < rules.every.total_seconds():
+            return
+        self._offered = now
+        model = self._model.of_size(self._homes / self._row.agents)
+        try:
+            found = flexibility(
+                model, self._sky, rules.comfort, observed=self._observed(newest - DAY), horizon=rules.horizon,
+                confidence=rules.confidence, assume_gain=rules.assume_gain,
+            )  # fmt: skip
+        except AtdmError as error:
+            words = str(error)
+            if words != self._offer.words:
+                self._decide(now, "flexibility", f"none offered: {words}")
+            self._offer = FlexibilityState(offered=False, words=words, made=now)
+            return
+        document = without_nan(found.as_dict())
+        self._offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
+
+    # Alarms and state
+
+    def check(self, now: float) -> None:
+        """Compare the state with the limits of the rules; alarms begin and end here."""
+        words = {name: text for name, text in self._problems.items() if name in ALARMS}
+        newest, alarms = self.record.newest(), self.rules.alarms
+        age = now - (self.record.begun if newest is None else newest)
+        if age > alarms.no_rows_for.total_seconds():
+            words["rows"] = f"no row for {_hours(age)}" if newest is not None else "no row yet"
+        if self._sky is not None and "weather" not in words:
+            end = self._sky.index[-1]
+            if end.timestamp() - now < alarms.weather_ends_within.total_seconds():
+                words["weather"] = f"the weather ends {_when(end)}"
+        if self._row is not None and self._model is not None and self._model.until is not None:
+            old = now - self._model.until.timestamp()
+            if old > alarms.model_older_than.total_seconds():
+                said = words.get("model")
+                words["model"] = f"the model ends {_hours(old)} ago" + ("" if said is None else f": {said}")
+            late = now - (self._outlook.made if self._outlook is not None else self._row.made)
+            if late > 2 * self.rules.forecast.every.total_seconds() + TICK:
+                words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
+            if self._poor() is not None:
+                words["quality"] = self._poor() or ""
+            if now - self._drift[0] > DRIFT_EVERY.total_seconds():
+                self._drift = (now, self._moved())
+        fleet = self._fleet(now)
+        if fleet is not None and newest is not None and fleet.enrolled:
+            out = fleet.enrolled - fleet.inside
+            if fleet.inside < self.rules.fleet.at_least or out > alarms.homes_out * fleet.enrolled:
+                words["homes"] = f"{fleet.inside} of {fleet.enrolled} homes take part, {fleet.needed} are needed"
+        try:
+            self.record.set_alarms(now, words)
+        except UsageError as error:
+            self._problems["record"] = str(error)
+
+    def _moved(self) -> list[str]:
+        """Which coefficients have left their band over the rows of the model."""
+        try:
+            return [] if self._model is None else list(drift(self._model).warnings)
+        except AtdmError:
+            return []  # too few rows for two windows
+
+    def _fleet(self, now: float) -> FleetState | None:
+        if self._look is None:
+            return None
+        try:
+            roster, fleet = self._look()
+        except AtdmError as error:
+            self._problems["run"] = str(error)
+            return None
+        runs = self.record.runs(1)
+        return fleet_state(roster, fleet, runs[0].out if runs else {}, now, self.rules)
+
+    def state(self, now: float) -> State:
+        """Everything that a page, a program or a sink may be shown."""
+        newest = self.record.newest()
+        past = self._observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
+        last = past.iloc[-1] if len(past) else None
+        alarms = [
+            alarm_of(row, ALARMS[row.name].meaning, ALARMS[row.name].remedy, ALARMS[row.name].failure)
+            for row in self.record.alarms()
+        ]
+        if "record" in self._problems and not any(alarm.name == "record" for alarm in alarms):
+            known = ALARMS["record"]  # which could not be written either
+            row = AlarmRow(name="record", since=now, words=self._problems["record"])
+            alarms.append(alarm_of(row, known.meaning, known.remedy, known.failure))
+        why = [alarm.words for alarm in alarms if alarm.failure]
+        return State(
+            time=now, begun=self.record.begun, rows=self.record.count(), doing=self._doing,
+            next_asking=self.next_asking(now), health=Health(ok=not why, why=why),
+            now=None if last is None or newest is None else Newest(
+                time=float(newest), aggregate_temp_c=float(last["aggregate_temp_c"]), load_kw=float(last["load_kw"]),
+                homes=int(last["agents"]),
+            ),
+            past=Past(
+                time=[t.timestamp() for t in past.index] if len(past) else [],
+                aggregate_temp_c=past["aggregate_temp_c"].round(4).tolist() if len(past) else [],
+                load_kw=past["load_kw"].round(4).tolist() if len(past) else [],
+            ),
+            forecast=self._outlook, model=self._model_state(), model_words=self._model_words(),
+            flexibility=self._offer, fleet=self._fleet(now), runs=self.record.runs(SHOWN_RUNS),
+            decisions=self.record.decisions(SHOWN_DECISIONS), alarms=alarms,
+        )  # fmt: skip
+
+    def _model_words(self) -> str:
+        if self._model is not None:
+            return self._model.words()
+        rows, needed = self.record.count(), self.rules.model.first_after / self.rules.collect.step
+        return f"There is no model yet: {rows} of the {needed:.0f} rows that the first one is made of are there."
+
+    def _model_state(self) -> ModelState | None:
+        model, row, newest = self._model, self._row, self.record.newest()
+        if model is None or row is None:
+            return None
+        judged = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
+        return ModelState(
+            words=model.words(), hash=row.hash, made=row.made, chosen=row.chosen,
+            until=None if model.until is None else model.until.timestamp(), homes=row.agents, why=row.why,
+            expected_rmse_24h_k=self._expected_error(), rmse_24h_k=None if judged is None else judged.rmse_k,
+            load_rmse_24h_kw=None if judged is None else judged.load_rmse_kw,
+            inside_80=None if judged is None else judged.inside,
+            forecasts_judged=0 if judged is None else judged.forecasts, notes=self._drift[1],
+        )  # fmt: skip
+
+    def model_json(self) -> str | None:
+        """The model in use, as model.json."""
+        return None if self._model is None else self._model.to_json()
+
+
+def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
+    """The fleet as the aggregator knows it; out: who was not in the last run, and why."""
+    today = int(now // DAY)
+    block = range(today - today % BLOCK, today - today % BLOCK + BLOCK)
+    settled = [day for day in block if day in fleet.days]
+    company = set(fleet.days[settled[-1]]) if settled else None
+    newest = max(fleet.heard.values(), default=None)
+    silent = rules.collect.every.total_seconds() + rules.collect.patience.total_seconds()
+    homes = []
+    for member in roster.members:
+        key = member.identity.hex()
+        heard = fleet.heard.get(key)
+        standing: Standing = "in" if company is not None and key in company else "out"
+        why = out.get(member.name, "")
+        if heard is None or member.since > today:
+            standing, why = "new", why or "enrolled, not heard of yet"
+        elif newest is not None and newest - heard >= silent:
+            standing, why = "silent", "does not answer"
+        elif standing == "out" and company is not None:
+            why = why or "left out of this block's company, in again with the next block"
+        homes.append(Home(name=member.name, standing=standing, why=why if standing != "in" else "", heard=heard))
+    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
+    return FleetState(
+        serial=roster.serial, enrolled=len(roster), inside=sum(home.standing == "in" for home in homes),
+        needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
+        lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
+    )  # fmt: skip
+
+
+def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:
+    """The row 24 h after the last one known, for the record."""
+    target = origin + AHEAD
+    if target not in table.index:
+        return None
+    names = ("aggregate_temp_c", "low_80", "high_80", "load_kw")
+    row = {name: _rounded(table[name][target]) if name in table else None for name in names}
+    return {"origin": int(origin.timestamp()), "target": int(target.timestamp()), **row}
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 4) if math.isfinite(value) else None
+
+
+def _offer_words(found: Flexibility) -> str:
+    hours = {name: length.total_seconds() / 3600 for name, length in
+             (("least", found.expected.drop), ("most", found.expected.lift))}  # fmt: skip
+    low, high = sorted(found.power, key=abs)
+    return (
+        f"the load can stay at {low:.1f} kW for {hours['least']:g} h, or at {high:.1f} kW for {hours['most']:g} h, "
+        f"while the mean temperature stays between {found.comfort[0]:g} and {found.comfort[1]:g} °C"
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / DAY:.1f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.1f} h"
+
+
+def _when(stamp: pd.Timestamp) -> str:
+    return f"{stamp.tz_convert('UTC'):%Y-%m-%d %H:%M} UTC"
+
+
+async def operate(
+    service: Service, collect: CollectRows, *, clock: Callable[[], float] = time.time,
+    publish: Callable[[State], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute."""
+
+    def show() -> None:
+        publish(service.state(clock()))
+
+    while True:
+        plan = service.asking(clock())
+        run = None if plan is None else service.begin(plan, clock())
+        if plan is not None and run is not None:
+            show()
+            await _collect(service, collect, plan, run, clock, show)
+        service.work(clock())
+        show()
+        await asyncio.sleep(max(1.0, min(TICK, service.next_asking(clock()) - clock())))
+
+
+async def _collect(
+    service: Service, collect: CollectRows, plan: Collect, run: int, clock: Callable[[], float],
+    show: Callable[[], None],
+) -> None:  # fmt: skip
+    """One asking; while it goes on, alarms are looked at as ever."""
+
+    def keep(found: Observation) -> None:
+        service.keep(run, found)
+        show()
+
+    task, problem = asyncio.ensure_future(collect(plan, keep)), None
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=TICK)
+            if not task.done():
+                service.check(clock())
+                show()
+        task.result()
+    except AtdmError as error:
+        problem = error
+    finally:
+        if not task.done():  # stopped: the homes are told before the desk goes
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        service.end(run, clock(), problem)
