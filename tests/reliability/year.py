@@ -1,7 +1,7 @@
 """A year of operation on a virtual clock: forty homes, their agents, the NATS server and the aggregator's desk.
 
     python -m tests.reliability.year --days 365 --seed 1     plays it, says what it found; 1 where something was wrong
-    python -m tests.reliability.year --policies --days 92    a quarter under three policies for homes with an outage
+    python -m tests.reliability.year --days 84 --outages leave      under another policy for homes with an outage
 
 Real are the agents with their journals on disk and their links, the authority's rosters, and all of `atdm serve` but
 its page. Stood in for are the clock, the NATS server and the force that brings bytes to the platter (virtual.py), and
@@ -24,17 +24,20 @@ import sqlite3
 import sys
 import tempfile
 from base64 import b64decode
+from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 
 from atdm.data.sources.source import Rows, Source
@@ -51,6 +54,7 @@ from atdm.deploy.enrolment import (
     replace_key,
     retire_key,
 )  # fmt: skip
+from atdm.deploy.fleet import OUTAGES, OutagesName
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import ServiceRecord
@@ -75,6 +79,7 @@ BEFORE = 3  # days of readings that are there when the desk is first started
 FILLED = 2 * 3600  # s between two readings, between which a home fills its gap
 QUANTUM = 0.01  # °C of the sensors; agents dither by a tenth of it
 SERVERS = ("tls://nats:4222",)
+UPDATED = 24 * 3600.0  # s after which the desk updates its model, by its rules
 RESTART = 600.0  # s after which whatever watches over an agent or the desk starts it again
 MOST_MESSAGES = 400  # of one asking, about: faults are set to strike at one of them
 
@@ -350,7 +355,7 @@ file = "weather.csv"
 step = "1h"
 every = "6h"
 history = "3d"
-{policy}
+outages = "{outages}"
 [model]
 first_after = "7d"
 [forecast]
@@ -363,13 +368,13 @@ no_rows_for = "12h"
 class Year:
     """One rehearsal."""
 
-    def __init__(self, folder: Path, days: int, seed: int, *, policy: str = "", faults: bool = True) -> None:
-        self.folder, self.days, self.seed, self.policy = folder, days, seed, policy
+    def __init__(self, folder: Path, days: int, seed: int, *, outages: OutagesName = "balance") -> None:
+        self.folder, self.days, self.seed, self.outages = folder, days, seed, outages
         self.start = float(FIRST_DAY * DAY)
         self.end = self.start + days * DAY
         self.world, self.bytes = World(self.start, seed), random.Random(seed).randbytes
         self.town = build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
-        self.faults = drawn_faults(seed, self.start, days, HOMES) if faults else []
+        self.faults = drawn_faults(seed, self.start, days, HOMES)
         self.keys, self.roster = folder / "keys", folder / "roster.json"
         self.rosters: dict[bytes, Roster] = {}
         self.witnesses: dict[str, Witness] = {}
@@ -382,7 +387,9 @@ class Year:
         self.desk_down: set[Fault] = set()
         self.server_down: set[Fault] = set()
         self.record: ServiceRecord | None = None
-        self.lag = 0.0  # s between the newest row and the last that the model knows, at most
+        self.forecasts: list[tuple[float, int, dict[int, float]]] = []  # when made, last row known, stamp → °C
+        self.model, self.model_since, self.overdue = "", 0.0, 0.0  # its hash, since when; how long it was due  [s]
+        self._due: float | None = None
         self._armed: list[list[Any]] = []
         self.said: deque[str] = deque(maxlen=200)
         self.verbose = False
@@ -400,7 +407,7 @@ class Year:
         for house in self.houses[:HOMES]:
             house.make_keys()
         self.town.weather().to_csv(self.folder / "weather.csv", date_format="%Y-%m-%dT%H:%M:%SZ")
-        (self.folder / "rules.toml").write_text(RULES.format(policy=self.policy))
+        (self.folder / "rules.toml").write_text(RULES.format(outages=self.outages))
 
     def sign(self) -> None:
         roster, _ = create_roster(self.keys, self.roster, ["localhost"])
@@ -468,6 +475,7 @@ class Year:
             self._kill_desk()
         elif fault.what == "the desk's disk full":
             self.desk.full = True
+            self._squeeze()
         elif fault.what == "the desk's clock wrong":
             self.desk.skew = fault.size
 
@@ -496,6 +504,7 @@ class Year:
                 self._start_desk()
         elif fault.what == "the desk's disk full":
             self.desk.full = False
+            self._squeeze()
         elif fault.what == "the desk's clock wrong":
             self.desk.skew = 0.0
 
@@ -506,7 +515,14 @@ class Year:
         if self.record is not None:
             self.record.close()
 
+    def _squeeze(self) -> None:
+        """A full disk, as the desk's record meets it."""
+        if self.record is not None and self.desk.alive:
+            pages = self.record._base.execute("PRAGMA page_count").fetchone()[0] if self.desk.full else 1 << 30
+            self.record._base.execute(f"PRAGMA max_page_count = {pages}")
+
     def _start_desk(self) -> None:
+        self._due = None
         self.desk = Party("desk", skew=self.desk.skew, full=self.desk.full)
         self.world.begin(self.desk, self._serve())
 
@@ -529,6 +545,7 @@ class Year:
         )  # fmt: skip
         with ServiceRecord(rules.record, self._clock()) as record, Office(fleet, self.hear) as office:
             self.record = record
+            self._squeeze()
             sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
             look = lambda: (read_roster(rules.fleet.roster, office.authority), office.fleet.record)  # noqa: E731
             desk = service.Service(rules, record, sky, look, self.hear)
@@ -539,8 +556,7 @@ class Year:
                     self._check_rows(found, portion)
                     keep(found)
 
-                patience = rules.collect.patience.total_seconds()
-                await collecting.collect(office, plan, kept, patience=patience)
+                await collecting.collect(office, plan, kept, outages=OUTAGES[rules.collect.outages])
 
             await service.operate(desk, collect, clock=self._clock, publish=self._published)
 
@@ -548,9 +564,23 @@ class Year:
         return self.world.now() + PARTY.get().skew
 
     def _published(self, state: State) -> None:
+        """Rule 3, and what was forecast."""
         self.seen["states published"] += 1
-        if state.model is not None and state.model.until is not None and state.now is not None:
-            self.lag = max(self.lag, state.now.time - state.model.until)
+        now, outlook = self.world.now(), state.forecast
+        if outlook is not None and (not self.forecasts or self.forecasts[-1][1] != outlook.origin):
+            values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
+            known = {int(stamp): value for stamp, value in values if value is not None}
+            self.forecasts.append((now, int(outlook.origin), known))
+        if state.model is None or state.now is None or state.model.until is None:
+            return
+        if state.model.hash != self.model:
+            self.model, self.model_since, self._due = state.model.hash, now, None
+        if state.now.time <= state.model.until or now - self.model_since < UPDATED:
+            self._due = None  # nothing to update it with, or updated less than a day ago
+        elif self._due is None:
+            self._due = now
+        else:
+            self.overdue = max(self.overdue, now - self._due)
 
     # What must hold
 
@@ -608,23 +638,133 @@ class Year:
         need(not lost, f"{len(lost)} rows that homes showed are not in the record, first {min(lost, default=0)}")
 
 
+# How well it did
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a rehearsal is judged by."""
+
+    outages: OutagesName
+    days: int
+    rows: float  # share of the hours that were collected  [-]
+    home_rows: float  # share of (hour, home) that is in a row collected, of those of 40 homes  [-]
+    fresh: float  # 24 h after now: RMSE of the desk's forecast  [K]
+    fresh_centre: float  # …, of a trusted centre's
+    ahead: float  # 24 h after the last row known  [K]
+    ahead_centre: float
+    overdue: float  # h that an update of the model was due, at most
+
+    def lines(self) -> list[str]:
+        return [
+            f"rows collected                     {self.rows:7.1%}",
+            f"rows × homes                       {self.home_rows:7.1%}",
+            f"error 24 h after the last row      {self.ahead:7.3f} K, trusted centre {self.ahead_centre:.3f} K "
+            f"({self.ahead / self.ahead_centre - 1:+.0%})",
+            f"error 24 h from now                {self.fresh:7.3f} K, trusted centre {self.fresh_centre:.3f} K "
+            f"({self.fresh / self.fresh_centre - 1:+.0%})",
+            f"longest that an update was due     {self.overdue:7.1f} h",
+        ]
+
+
+class Centre:
+    """A trusted centre: the same desk, shown every reading of the forty homes the hour it is made."""
+
+    def __init__(self, year: Year) -> None:
+        self.year, town = year, year.town
+        index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
+        both = {
+            "aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1),
+            "load_kw": town.load[:, :HOMES].sum(axis=1),
+        }
+        self.table = pd.DataFrame(both, index).assign(agents=HOMES)
+        self.made: dict[int, dict[int, float]] = {}  # last row known → stamp → °C
+
+    def play(self) -> None:
+        rules = read_rules(self.year.folder / "rules.toml")
+        sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
+        names = list(self.year.town.names[:HOMES])
+        with ServiceRecord(self.year.folder / "centre" / "centre.sqlite", self.year.start) as record:
+            desk = service.Service(rules, record, sky)
+            for now in np.arange(self.year.start + 60, self.year.end, EVERY).tolist():
+                plan = desk.asking(now)
+                assert plan is not None
+                stamps = pd.to_datetime([plan.start, plan.start + (plan.length - 1) * STEP], unit="s", utc=True)
+                run = desk.begin(plan, now)
+                assert run is not None
+                found = Observation(table=self.table[stamps[0] : stamps[1]], asked=plan.length, ledger=[], out={},
+                                    inside=tuple(names))  # fmt: skip
+                desk.keep(run, found)
+                desk.end(run, now, None)
+                desk.work(now)
+                outlook = desk.state(now).forecast
+                if outlook is not None:
+                    values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
+                    self.made[int(outlook.origin)] = {int(t): v for t, v in values if v is not None}
+
+
+def figures(year: Year) -> Figures:
+    """The desk's forecasts beside those of a trusted centre, at the same hours."""
+    centre = Centre(year)
+    centre.play()
+    first, town = int(year.town.time[0]), year.town
+    desk_fresh, centre_fresh, desk_ahead, centre_ahead = [], [], [], []
+
+    def truth(stamp: int, homes: Collection[int]) -> float:
+        return float(town.temperature[(stamp - first) // STEP, sorted(homes)].mean())
+
+    made = [when for when, _, _ in year.forecasts]
+    for origin in sorted(centre.made):
+        target = origin + DAY
+        latest = bisect_right(made, origin + 1800.0) - 1  # half an hour after the row: the desk has asked for it
+        if latest < 0 or target > year.end or target not in centre.made[origin]:
+            continue
+        _, known, values = year.forecasts[latest]
+        homes = year.rows[known][2]
+        if target in values:
+            desk_fresh.append(values[target] - truth(target, homes))
+            centre_fresh.append(centre.made[origin][target] - truth(target, range(HOMES)))
+        if known in centre.made and known + DAY in values and known + DAY <= year.end:
+            desk_ahead.append(values[known + DAY] - truth(known + DAY, homes))
+            centre_ahead.append(centre.made[known][known + DAY] - truth(known + DAY, range(HOMES)))
+    hours = year.days * DAY // STEP
+    within = [homes for stamp, (_, _, homes) in year.rows.items() if year.start <= stamp < year.end]
+    rms = [float(np.sqrt(np.mean(np.square(errors)))) for errors in
+           (desk_fresh, centre_fresh, desk_ahead, centre_ahead)]  # fmt: skip
+    return Figures(
+        year.outages, year.days, len(within) / hours, sum(map(len, within)) / hours / HOMES, *rms, year.overdue / 3600
+    )
+
+
+def rehearse(days: int, seed: int, outages: OutagesName = "balance", *, verbose: bool = False) -> tuple[Year, Figures]:
+    """Play it in a folder of its own; where something is wrong, what was said last is printed."""
+    folder = Path(tempfile.mkdtemp(prefix="atdm-year-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    year = Year(folder, days, seed, outages=outages)
+    year.verbose = verbose
+    try:
+        year.play()
+        return year, figures(year)
+    except BaseException:
+        print(*year.said, sep="\n")
+        print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --outages {outages}")
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.year")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--verbose", action="store_true", help="print what every party says")
+    parser.add_argument("--outages", choices=list(OUTAGES), default="balance")
+    parser.add_argument("--verbose", action="store_true", help="print what the desk says")
     given = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="atdm-year-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    year = Year(folder, given.days, given.seed)
-    year.verbose = given.verbose
-    try:
-        year.play()
-    except BaseException:
-        print(*year.said, sep="\n")
-        raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(year.seen, year.lag / 3600)
+    began = process_time()
+    year, found = rehearse(given.days, given.seed, given.outages, verbose=given.verbose)
+    print(f"{given.days} days, seed {given.seed}, outages: {given.outages}")
+    print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
+    print(*found.lines(), sep="\n")
+    print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages")
     return 0
 
 
