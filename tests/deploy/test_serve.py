@@ -43,7 +43,7 @@ deadline = "20s"
 file = "{weather}"
 [collect]
 history = "8d"
-patience = "0s"
+outages = "leave"
 [model]
 first_after = "5d"
 [page]

@@ -27,7 +27,7 @@ import pandas as pd
 
 from atdm.data.clock import duration, season_steps, spell
 from atdm.data.holidays import days_of
-from atdm.deploy.fleet import Fleet
+from atdm.deploy.fleet import OUTAGES, Fleet
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import CUT_OFF, AlarmRow, ModelRow, ServiceRecord
 from atdm.deploy.service_rules import ServiceRules
@@ -599,7 +599,7 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
     settled = [day for day in block if day in fleet.days]
     company = set(fleet.days[settled[-1]]) if settled else None
     newest = max(fleet.heard.values(), default=None)
-    silent = rules.collect.every.total_seconds() + rules.collect.patience.total_seconds()
+    silent = rules.collect.every.total_seconds() + OUTAGES[rules.collect.outages].patience
     homes = []
     for member in sorted(roster.members, key=lambda member: _natural(member.name)):
         key = member.identity.hex()

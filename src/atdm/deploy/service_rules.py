@@ -15,6 +15,7 @@ import pandas as pd
 from msgspec import Meta, Struct
 
 from atdm.data.clock import duration, spell, zone
+from atdm.deploy.fleet import OutagesName
 from atdm.errors import AtdmError, DataError
 from atdm.protocol.account import BLOCK
 from atdm.protocol.rules import Rules
@@ -30,7 +31,6 @@ LENGTHS = {  # shortest and longest that make sense, by key
     "collect.settle": ("0s", "24h"),
     "collect.back": ("1h", "28d"),
     "collect.history": ("0s", "92d"),
-    "collect.patience": ("0s", "28d"),
     "model.first_after": ("3d", "92d"),
     "model.update_every": ("1h", "7d"),
     "model.choose_every": ("1d", "92d"),
@@ -76,7 +76,7 @@ class CollectRules(Table, frozen=True, kw_only=True):
     settle: Length = duration("1min")  # after a row until its reading is in every home's file
     back: Length = duration("72h")  # how long rows that some home lacked are asked for again
     history: Length = duration("28d")  # how far before its first start the desk asks for rows
-    patience: Length = duration("24h")  # that a silent home is waited for, and rows with it
+    outages: OutagesName = "balance"  # of a home: "wait" for it and lose rows, "leave" it out for the block, or both
 
 
 class ModelRules(Table, frozen=True, kw_only=True):
@@ -249,7 +249,7 @@ file = "weather.csv"                        # time, outdoor_temp_c, solar_w_m2: 
 # settle = "1min"                           # after a row until its reading is in every home's file
 # back = "72h"                              # how long rows that some home lacked are asked for again
 # history = "28d"                           # how far before the first start rows are asked for
-# patience = "24h"                          # that a silent home is waited for, before the others go on without it
+# outages = "balance"                       # of a home: "wait" for it and lose rows, "leave" it out for the block
 
 [model]
 # timezone = "UTC"                          # the clock that people live by, such as "Europe/London"

@@ -12,7 +12,7 @@ from atdm.deploy.agent import Say, on_signal
 from atdm.deploy.collecting import Office, collect
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.enrolment import read_aggregator, read_roster
-from atdm.deploy.fleet import Fleet
+from atdm.deploy.fleet import OUTAGES, Fleet
 from atdm.deploy.notify import keep_watchdog, notify
 from atdm.deploy.record import ServiceRecord, stored_rows
 from atdm.deploy.service import Keep, Service, WeatherFile, check_first, operate
@@ -49,11 +49,11 @@ def serve(rules: ServiceRules, model: Model | None, say: Say, publish: Publish) 
 
 
 async def _serve(service: Service, office: Office, publish: Publish) -> None:
-    patience = service.rules.collect.patience.total_seconds()
+    outages = OUTAGES[service.rules.collect.outages]
     shown = [""]
 
     async def rows(plan: Collect, keep: Keep) -> None:
-        await collect(office, plan, lambda portion: keep(portion.observation()), patience=patience)
+        await collect(office, plan, lambda portion: keep(portion.observation()), outages=outages)
 
     def show(state: State) -> None:
         name = "" if state.model is None else state.model.hash
@@ -89,8 +89,7 @@ def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]
     collect, rule = rules.collect, rules.model
     yield (
         f"asks {len(roster)} homes of roster {roster.serial} every {spell(collect.every)} for rows of "
-        f"{spell(collect.step)}, where at least {needed} owners take part; waits {spell(collect.patience)} for one "
-        "that is silent"
+        f"{spell(collect.step)}, where at least {needed} owners take part; outages of homes: {collect.outages}"
     )
     yield (
         f"goes on from the record's {rows} rows" if rows else f"begins {spell(collect.history)} before its first start"
