@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, sending, lab, agent, aggregator, serve, enrolment, doctor      the commands, a file a group
+    fitting, importing, using, sending, lab, agent, aggregator, serve, enrolment, doctor   the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """

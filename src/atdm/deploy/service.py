@@ -16,7 +16,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from hashlib import sha256
@@ -56,10 +56,11 @@ from atdm.protocol.account import BLOCK
 from atdm.protocol.company import OWNERS_SHARE, bits
 from atdm.protocol.plan import DAY, Collect
 from atdm.protocol.roster import Roster
+from atdm.sinks.results import Results, Sent, gather
 from atdm.use.drift import drift
 from atdm.use.flexibility import Flexibility, flexibility
-from atdm.use.forecast import forecast
-from atdm.use.series import read_future
+from atdm.use.forecast import Forecast, forecast
+from atdm.use.series import OBSERVED, read_future
 
 TICK = 60.0  # s between two looks at what is due
 SEASON = "24h"
@@ -78,6 +79,7 @@ Keep = Callable[[Observation], None]
 CollectRows = Callable[
     [Collect, Keep], Awaitable[None]
 ]  # ask for the rows of a plan, and keep each portion as it comes
+Send = Callable[[Results], Awaitable[list[Sent]]]  # carry results to every sink; what fails comes back in words
 Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
 
 
@@ -178,6 +180,8 @@ class Service:
         self._sky: pd.DataFrame | None = None
         self._outlook: Outlook | None = None
         self._for: tuple[object, ...] = ()  # what the outlook was made from
+        self._news: tuple[Model, Forecast] | None = None  # that sinks have not been given yet
+        self._flexibility: Flexibility | None = None
         self._offer = FlexibilityState(offered=False, words="not asked for: flexibility.offered is false in the rules")
         self._offered = -math.inf  # when
         self._drift: tuple[float, list[str]] = (-math.inf, [])
@@ -205,7 +209,7 @@ class Service:
             if last_run is not None and self._slot(last_run.began) >= self._slot(now):
                 return None
         collect, step = self.rules.collect, self._step
-        last = int((now - collect.settle.total_seconds()) // step) * step
+        last = int((now - collect.settle.total_seconds()) // step - 1) * step  # a row begins at its stamp
         newest = self.record.newest()
         earliest = self.record.begun - collect.history.total_seconds()
         start = min(newest + step, last - collect.back.total_seconds()) if newest is not None else earliest
@@ -427,7 +431,8 @@ class Service:
             return
         model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
         origin = pd.Timestamp(newest, unit="s", tz="UTC")
-        end = min(pd.Timestamp(now, unit="s", tz="UTC").floor(step) + rules.horizon, self._sky.index[-1])
+        present = pd.Timestamp(now, unit="s", tz="UTC").floor(step)
+        end = min(present + rules.horizon - step, self._sky.index[-1])
         if end <= origin:
             raise DataError(
                 f"the weather ends {_when(self._sky.index[-1])}, before the last row: nothing to forecast from"
@@ -440,7 +445,7 @@ class Service:
             made=now, model=self._row.hash, origin=float(newest), step_seconds=self._step,
             time=[stamp.timestamp() for stamp in table.index], columns=columns, notes=list(found.notes),
         )  # fmt: skip
-        self._for = made_from
+        self._for, self._news = made_from, (model, found)
         document = {"origin": newest, "step_seconds": self._step, "columns": columns}
         self.record.add_forecast(now, self._row.hash, document, _ahead(table, origin))
 
@@ -455,7 +460,7 @@ class Service:
         if now - self._offered < rules.every.total_seconds():
             return
         self._offered = now
-        model = self._model.of_size(self._homes / self._row.agents)
+        model, found = self._model.of_size(self._homes / self._row.agents), None
         try:
             found = flexibility(
                 model, self._sky, rules.comfort, observed=self._observed(newest - DAY), horizon=rules.horizon,
@@ -468,7 +473,25 @@ class Service:
             offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
         if offer.offered != self._offer.offered or self._offer.made is None:  # words have numbers of the hour in them
             self._decide(now, "flexibility", f"{'offered' if offer.offered else 'none offered'}: {offer.words}")
-        self._offer = offer
+        self._offer, self._flexibility = offer, found
+
+    def news(self, now: float) -> Results | None:
+        """What sinks have not been given yet: the forecast and the offer, once each."""
+        if self._news is None:
+            return None
+        (model, found), self._news = self._news, None
+        seen = self._observed(now - DAY)
+        return gather(
+            model, found, self._flexibility, made=pd.Timestamp(now, unit="s", tz="UTC"),
+            observed=seen[OBSERVED] if len(seen) else None, refused=self._offer.words,
+        )  # fmt: skip
+
+    def sent(self, sent: Sequence[Sent]) -> None:
+        """How it went at the sinks."""
+        self._problems.pop("sinks", None)
+        for failed in (each for each in sent if each.failed):
+            self._problems["sinks"] = failed.words()
+            self._say(failed.words())
 
     # Alarms and state
 
@@ -476,7 +499,7 @@ class Service:
         """Compare the state with the limits of the rules; alarms begin and end here."""
         words = {name: text for name, text in self._problems.items() if name in ALARMS}
         newest, alarms = self.record.newest(), self.rules.alarms
-        age = now - (self.record.begun if newest is None else newest)
+        age = now - (self.record.begun if newest is None else newest + self._step)
         if age > alarms.no_rows_for.total_seconds():
             words["rows"] = f"no row for {_hours(age)}" if newest is not None else "no row yet"
         if self._sky is not None and "weather" not in words:
@@ -660,9 +683,11 @@ def _when(stamp: pd.Timestamp) -> str:
 
 async def operate(
     service: Service, collect: CollectRows, *, clock: Callable[[], float] = time.time,
-    publish: Callable[[State], None] = lambda _: None,
+    publish: Callable[[State], None] = lambda _: None, send: Send | None = None,
 ) -> None:  # fmt: skip
-    """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute."""
+    """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute; send: is
+    given every forecast, unless it is still busy with an earlier one."""
+    sending: asyncio.Future[list[Sent]] | None = None
 
     def show() -> None:
         publish(service.state(clock()))
@@ -675,6 +700,11 @@ async def operate(
             await _collect(service, collect, plan, run, clock, show)
         service.work(clock())
         show()
+        if sending is not None and sending.done():
+            service.sent(sending.result())
+            sending = None
+        if send is not None and sending is None and (news := service.news(clock())) is not None:
+            sending = asyncio.ensure_future(send(news))
         await asyncio.sleep(max(1.0, min(TICK, service.next_asking(clock()) - clock())))
 
 

@@ -23,6 +23,9 @@ from atdm.model.fitted import Model
 from atdm.protocol.company import OWNERS_SHARE
 from atdm.protocol.plan import Collect
 from atdm.protocol.roster import Roster
+from atdm.sinks.results import Results, Sent
+from atdm.sinks.send import Sinks
+from atdm.sinks.settings import Settings, parse_sinks
 
 Publish = Callable[[State, str | None], None]  # the state, and model.json where that changed
 
@@ -43,17 +46,27 @@ def serve(rules: ServiceRules, model: Model | None, say: Say, publish: Publish) 
         def look() -> tuple[Roster, Fleet]:
             return read_roster(rules.fleet.roster, office.authority), office.fleet.record
 
-        service = Service(rules, record, weather, look, say, model)
-        asyncio.run(_serve(service, office, publish))
+        service, sinks = Service(rules, record, weather, look, say, model), Sinks(sinks_of(rules))
+        try:
+            asyncio.run(_serve(service, office, publish, sinks if rules.sinks else None))
+        finally:
+            sinks.close()
         say("stopped")
 
 
-async def _serve(service: Service, office: Office, publish: Publish) -> None:
+def sinks_of(rules: ServiceRules) -> dict[str, Settings]:
+    return parse_sinks(rules.sinks, "sinks of the rules")
+
+
+async def _serve(service: Service, office: Office, publish: Publish, sinks: Sinks | None) -> None:
     outages = OUTAGES[service.rules.collect.outages]
     shown = [""]
 
     async def rows(plan: Collect, keep: Keep) -> None:
         await collect(office, plan, lambda portion: keep(portion.observation()), outages=outages)
+
+    async def send(results: Results) -> list[Sent]:
+        return [] if sinks is None else await asyncio.to_thread(sinks.send, results)
 
     def show(state: State) -> None:
         name = "" if state.model is None else state.model.hash
@@ -65,7 +78,7 @@ async def _serve(service: Service, office: Office, publish: Publish) -> None:
     with on_signal(lambda: this.cancel() if this is not None else None):
         notify("READY=1")
         try:
-            await operate(service, rows, publish=show)
+            await operate(service, rows, publish=show, send=None if sinks is None else send)
         except asyncio.CancelledError:
             notify("STOPPING=1")
         finally:
@@ -81,6 +94,7 @@ def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]
     if roster.owners() < needed:
         raise UsageError(f"{rules.fleet.roster}: {roster.owners()} owners, {needed} are needed: enrol more homes")
     config_of(rules)
+    sinks = sinks_of(rules)
     sky = WeatherFile(rules.weather.file, rules.weather.timezone)()
     days_of(rules.model.holidays, pd.DatetimeIndex(sky.index))
     rows = stored_rows(rules.record) if rules.record.exists() else 0
@@ -110,3 +124,8 @@ def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]
         f"offers flexibility between {low:g} and {high:g} °C, {spell(rules.flexibility.horizon)} ahead"
         if rules.flexibility.offered else "offers no flexibility"
     )  # fmt: skip
+    yield (
+        f"sends results to {', '.join(sinks)}"
+        if sinks
+        else "sends results nowhere: they are on the page and in the API"
+    )
