@@ -1,6 +1,7 @@
 """The desk of `atdm serve` without a network: rows come from a table, time from the test."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -437,6 +438,12 @@ def test_sinks_are_given_every_forecast_once_and_one_that_fails_is_an_alarm(desk
     service.sent([Sent(to="mqtt", messages=3)])
     service.check(at(10))
     assert service.state(at(10)).alarms == []
+
+
+def test_every_alarm_is_in_the_guide() -> None:
+    page = (Path(__file__).parents[2] / "docs/operate.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (\*\*)?`(\w+)`", page.partition("## Alarms")[2], re.M)
+    assert {name: bool(bold) for bold, name in found} == {name: alarm.failure for name, alarm in ALARMS.items()}
 
 
 # Rules

@@ -263,5 +263,5 @@ def test_the_state_has_nothing_but_sums_names_and_words(stage: Stage) -> None:
     assert metrics(state)
     tables = sqlite3.connect(stage.desk.rules.record).execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     assert {row[0] for row in tables} == {
-        "desk", "observed", "runs", "forecasts", "ahead", "models", "decisions", "alarms",
+        "desk", "observed", "companies", "runs", "forecasts", "ahead", "models", "decisions", "alarms",
     }  # fmt: skip

@@ -9,10 +9,11 @@
 Rule 1: a row that is in the record is never asked for again.
 Rule 2: what a restart needs is in the record; nothing else is remembered but what can be worked out from it.
 Rule 3: every decision is written down with its reason.
-Rule 4: nothing that goes wrong ends the desk: it says so, raises an alarm and goes on with the rest.
+Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an alarm, and the desk goes on with the rest.
 """
 
 import asyncio
+import contextlib
 import math
 import re
 import time
@@ -289,6 +290,7 @@ class Service:
             self._attempt("weather", now, self._read_weather)
             if self._sky is not None:
                 self._attempt("model", now, self._keep_current)
+                self._attempt("drift", now, self._watch_drift)
                 self._attempt("forecast", now, self._look_ahead)
                 self._attempt("flexibility", now, self._offer_flexibility)
             self.check(now)
@@ -419,6 +421,14 @@ class Service:
         record = None if self._model is None else self._model.record
         return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
 
+    def _watch_drift(self, now: float) -> None:
+        """Which coefficients have left their band over the rows of the model; worked out once a week."""
+        if self._model is None or now - self._drift[0] < DRIFT_EVERY.total_seconds():
+            return
+        self._drift = (now, [])
+        with contextlib.suppress(UsageError):  # too few rows for two windows
+            self._drift = (now, list(drift(self._model).warnings))
+
     # Forecast and flexibility
 
     def _look_ahead(self, now: float) -> None:
@@ -516,8 +526,6 @@ class Service:
                 words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
             if self._poor() is not None:
                 words["quality"] = self._poor() or ""
-            if now - self._drift[0] > DRIFT_EVERY.total_seconds():
-                self._drift = (now, self._moved())
         fleet = self._fleet(now)
         if fleet is not None and newest is not None and fleet.enrolled:
             out = fleet.enrolled - fleet.inside
@@ -527,13 +535,6 @@ class Service:
             self.record.set_alarms(now, words)
         except UsageError as error:
             self._problems["record"] = str(error)
-
-    def _moved(self) -> list[str]:
-        """Which coefficients have left their band over the rows of the model."""
-        try:
-            return [] if self._model is None else list(drift(self._model).warnings)
-        except AtdmError:
-            return []  # too few rows for two windows
 
     def _fleet(self, now: float) -> FleetState | None:
         if self._look is None:
@@ -660,7 +661,7 @@ def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None]
 
 
 def _rounded(value: float) -> float | None:
-    return round(float(value), 4) if math.isfinite(value) else None
+    return round(float(value), 3) if math.isfinite(value) else None
 
 
 def _offer_words(found: Flexibility) -> str:
