@@ -180,8 +180,8 @@ def _fleet(fleet: FleetState | None) -> str:
     many = " many" if len(fleet.homes) > 200 else ""
     return (
         f"<p>Roster {fleet.serial}: {fleet.enrolled} homes enrolled; {fleet.needed} owners are needed for a sum. "
-        f"Within a block of 28 days homes can leave and not join; this block ends {_stamp(fleet.block_ends)}. In it "
-        f"{fleet.fit_days} days were summed, and {fleet.lost_days} given up because homes were out.</p>"
+        f"Within a block of 28 days homes can leave and not join; this block ends {_stamp(fleet.block_ends)}. Days "
+        f"summed in it: {fleet.fit_days}; given up because homes were out: {fleet.lost_days}.</p>"
         f'<ul class="states">{counts}</ul>'
         f'<ul class="agents{many}" style="--wide:{wide}" tabindex="0" aria-label="Every home and its standing">{chips}'
         "</ul>" + (table(["home", "standing", "why", "last heard"], rows, download="away", text=4) if rows else "")
