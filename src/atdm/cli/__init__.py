@@ -93,7 +93,7 @@ def options(
     ] = False,
     log_level: Annotated[
         str | None,
-        typer.Option(help="debug, info, warning or error; info for agent, aggregator and observe, else warning."),
+        typer.Option(help="debug, info, warning or error; if not given info where there is --log, else warning."),
     ] = None,
 ) -> None:
     level = (log_level or "warning").upper()

@@ -21,7 +21,7 @@ from atdm.data.sources.table import Table
 from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
 from atdm.deploy.log import Line
 from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
-from atdm.deploy.notify import keep_watchdog, notify
+from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
 from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
 from atdm.errors import PeerError, UsageError
@@ -214,7 +214,7 @@ async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: 
 async def _tell_systemd(links: Sequence[AgentLink]) -> None:
     """Ready once all are connected; and how many are, whenever that changes."""
     ready, before = False, -1
-    while True:
+    while listens():
         now = sum(link.connection.connected for link in links)
         if now != before:
             notify(f"STATUS={now} of {len(links)} agents connected to {links[0].connection.servers}")
@@ -223,6 +223,7 @@ async def _tell_systemd(links: Sequence[AgentLink]) -> None:
             ready = True
         before = now
         await asyncio.sleep(LOOK_SECONDS)
+    await asyncio.Event().wait()
 
 
 async def _wait(event: asyncio.Event) -> None:
