@@ -174,7 +174,9 @@ def test_killed_at_random_moments_it_loses_nothing_and_asks_for_nothing_twice(de
     assert desk.end(signal.SIGTERM) == 0 and "stopped" in desk.log.read_text()
 
     rows = desk.rows()
-    assert len(rows) == rows["time"].nunique() >= 8 * 48 and state["rows"] == len(rows)
+    begun, first = state["begun"], -(-int(state["begun"] - 8 * 86400) // 1800) * 1800
+    assert rows["time"].tolist() == list(range(first, rows["time"].max() + 1, 1800)) and state["rows"] == len(rows)
+    assert rows["time"].max() > begun - 2 * 1800 - 61, "up to the last row that had ended"
     index = pd.to_datetime(rows["time"], unit="s", utc=True)
     mean, total = desk.cluster.temperature.loc[index].mean(axis=1), desk.cluster.load.loc[index].sum(axis=1)
     np.testing.assert_allclose(rows["aggregate_temp_c"], mean, atol=2e-3)
