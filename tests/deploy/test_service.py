@@ -317,6 +317,47 @@ def test_a_clock_that_went_back_is_said_and_collecting_goes_on(desk: Desk) -> No
     assert len(desk.homes.shown) == len(set(desk.homes.shown))
 
 
+def test_a_model_made_while_the_clock_was_ahead_is_updated_all_the_same(desk: Desk) -> None:
+    service = desk.open(at(10))
+    desk.step(service, at(14))
+    ahead = service.state(at(14)).model
+    desk.step(service, at(12))
+    desk.step(service, at(16))
+    after = service.state(at(16)).model
+    assert ahead is not None and after is not None and after.hash != ahead.hash
+    service.record.close()
+    assert desk.open(at(16)).state(at(16)).model == after
+
+
+def test_rows_that_came_late_enter_the_next_model(desk: Desk) -> None:
+    service = desk.open(at(9))
+    hole = int(at(8.4) // STEP * STEP)
+    desk.homes.lacking = {hole}
+    desk.step(service, at(9))
+    stamp = pd.Timestamp(hole, unit="s", tz="UTC")
+    assert service._model is not None and stamp not in service._model.released.time
+    desk.homes.lacking = set()
+    desk.step(service, at(9.2))
+    desk.step(service, at(10.1))
+    assert stamp in service._model.released.time and service._model.released.time.is_monotonic_increasing
+
+
+def test_a_model_that_cannot_be_made_is_not_tried_every_minute(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def fails(*_: object, **__: object) -> None:
+        tried.append(1)
+        raise DataError("the rows do not determine a model")
+
+    monkeypatch.setattr("atdm.deploy.service.choose", fails)
+    service = desk.open(at(9))
+    for minute in range(0, 120, 10):
+        desk.step(service, at(9) + 60 * minute)
+    state = service.state(at(9) + 110 * 60)
+    assert len(tried) == 2 and [alarm.name for alarm in state.alarms] == ["model"]
+    assert sum(row.what == "model" for row in state.decisions) == 1, "said once"
+
+
 def test_flexibility_is_offered_or_refused_in_words(tmp_path: Path) -> None:
     text = RULES + '[flexibility]\noffered = true\ncomfort = [14.0, 26.0]\nhorizon = "6h"\n'
     desk = desk_in(tmp_path, text)

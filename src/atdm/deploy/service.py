@@ -69,7 +69,8 @@ TRAIN = 0.75  # of the rows choose a first model; the others judge it
 VERSIONS = 7  # earlier versions that stay with the model; the record has all of them
 JUDGED = duration("7d")  # of forecasts that say how good the model is
 AGAIN = duration("7d")  # after a choice until poor forecasts cause another one
-LEAST_JUDGED = 48  # forecasts, below which nothing is said about them
+LEAST_JUDGED = 24  # forecasts, below which nothing is said about them
+AFTER_FAILURE = 3600.0  # s until a model is tried again that could not be made
 DRIFT_EVERY = duration("7d")
 SHOWN_PAST = duration("48h")
 SHOWN_RUNS, SHOWN_DECISIONS = 12, 20
@@ -77,9 +78,7 @@ AHEAD = duration("24h")
 
 Say = Callable[[str], None]
 Keep = Callable[[Observation], None]
-CollectRows = Callable[
-    [Collect, Keep], Awaitable[None]
-]  # ask for the rows of a plan, and keep each portion as it comes
+CollectRows = Callable[[Collect, Keep], Awaitable[None]]  # ask for the rows of a plan, keep each portion as it comes
 Send = Callable[[Results], Awaitable[list[Sent]]]  # carry results to every sink; what fails comes back in words
 Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
 
@@ -179,6 +178,7 @@ class Service:
         self._model: Model | None = None
         self._row: ModelRow | None = None
         self._sky: pd.DataFrame | None = None
+        self._skies = 0  # how often the weather has changed
         self._outlook: Outlook | None = None
         self._for: tuple[object, ...] = ()  # what the outlook was made from
         self._news: tuple[Model, Forecast] | None = None  # that sinks have not been given yet
@@ -187,6 +187,7 @@ class Service:
         self._offered = -math.inf  # when
         self._drift: tuple[float, list[str]] = (-math.inf, [])
         self._problems: dict[str, str] = {}  # alarm → words, of the last attempt
+        self._failed: dict[str, float] = {}  # when
         self._unwritten: list[_Unwritten] = []
         self._doing = "starting"
         saved = record.model()
@@ -289,20 +290,22 @@ class Service:
         with one_blas_thread():
             self._attempt("weather", now, self._read_weather)
             if self._sky is not None:
-                self._attempt("model", now, self._keep_current)
+                self._attempt("model", now, self._keep_current, AFTER_FAILURE)
                 self._attempt("drift", now, self._watch_drift)
                 self._attempt("forecast", now, self._look_ahead)
                 self._attempt("flexibility", now, self._offer_flexibility)
             self.check(now)
 
-    def _attempt(self, what: str, now: float, task: Callable[[float], None]) -> None:
-        """Rule 4."""
+    def _attempt(self, what: str, now: float, task: Callable[[float], None], wait: float = 0.0) -> None:
+        """Rule 4; wait: how long nothing is tried after a failure. [s]"""
+        if what in self._problems and 0.0 <= now - self._failed.get(what, -math.inf) < wait:
+            return
         try:
             task(now)
         except (AtdmError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             if self._problems.get(what) != str(error):
                 self._decide(now, what, f"not done: {error}")
-            self._problems[what] = str(error)
+            self._problems[what], self._failed[what] = str(error), now
         else:
             self._problems.pop(what, None)
 
@@ -317,7 +320,8 @@ class Service:
         sky = self._weather()
         if not len(sky):
             raise DataError("the weather has no rows: give the past and what is forecast")
-        self._sky = sky
+        if sky is not self._sky:
+            self._sky, self._skies = sky, self._skies + 1
 
     # The model
 
@@ -362,17 +366,18 @@ class Service:
             if len(rows) * self.rules.collect.step >= rules.first_after:
                 self._first_model(rows, now)
             return
-        if now - self._row.made < rules.update_every.total_seconds() or self._model.until is None:
+        until = self._model.until
+        if _within(self._row.made, now, rules.update_every) or until is None or newest <= until.timestamp():
             return
-        rows = self._released(max(since, self._model.until.timestamp() + 1))
-        if not len(rows):
+        rows = self._released(since)
+        if not len(rows) or rows.time[-1] <= until:
             return
         why = self._why_choose(now)
         if self._homes != self._row.agents:
             self._decide(now, "fleet", f"the model now speaks of {self._homes} homes, {self._row.agents} before")
         found = current.update(
-            self._model.of_size(self._homes / self._row.agents), rows, half_life=rules.half_life, window=rules.window,
-            choose_again=why is not None, holidays=self._holidays(rows.time),
+            _with_late_rows(self._model.of_size(self._homes / self._row.agents), rows), rows, half_life=rules.half_life,
+            window=rules.window, choose_again=why is not None, holidays=self._holidays(rows.time),
         )  # fmt: skip
         done = f"updated with {found.rows} rows" + ("" if why is None else f" and chosen again because {why}")
         self._take(found.model, now, done, self._homes, chosen=why is not None)
@@ -394,7 +399,7 @@ class Service:
         self._decide(now, "model", f"made of the first {len(rows)} rows: {found.model.words()}")
 
     def _holidays(self, time: pd.DatetimeIndex) -> frozenset[date]:
-        return frozenset(days_of(self.rules.model.holidays, time))
+        return days_of(self.rules.model.holidays, time)
 
     def _why_choose(self, now: float) -> str | None:
         """Why order and day types are due to be chosen again; None where they are not."""
@@ -423,7 +428,7 @@ class Service:
 
     def _watch_drift(self, now: float) -> None:
         """Which coefficients have left their band over the rows of the model; worked out once a week."""
-        if self._model is None or now - self._drift[0] < DRIFT_EVERY.total_seconds():
+        if self._model is None or _within(self._drift[0], now, DRIFT_EVERY):
             return
         self._drift = (now, [])
         with contextlib.suppress(UsageError):  # too few rows for two windows
@@ -435,8 +440,8 @@ class Service:
         newest, rules = self.record.newest(), self.rules.forecast
         if self._model is None or self._row is None or self._sky is None or newest is None:
             return
-        made_from = (newest, self._row.hash, id(self._sky))
-        fresh = self._outlook is not None and now - self._outlook.made < rules.every.total_seconds()
+        made_from = (newest, self._row.hash, self._skies)
+        fresh = self._outlook is not None and _within(self._outlook.made, now, rules.every)
         if fresh and made_from == self._for:
             return
         model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
@@ -467,7 +472,7 @@ class Service:
             if rules.offered:
                 self._offer = FlexibilityState(offered=False, words="there is no model yet")
             return
-        if now - self._offered < rules.every.total_seconds():
+        if _within(self._offered, now, rules.every):
             return
         self._offered = now
         model, found = self._model.of_size(self._homes / self._row.agents), None
@@ -603,6 +608,19 @@ class Service:
         return None if self._model is None else self._model.to_json()
 
 
+def _with_late_rows(model: Model, rows: Released) -> Model:
+    """The model with rows of its own time that came after it was made."""
+    if model.released is None or model.until is None:
+        return model
+    known = model.released.filled_by(rows.between(model.released.time[0], model.until))
+    return replace(model, released=known, trained=int(known.time.searchsorted(model.until, side="right")))
+
+
+def _within(when: float, now: float, length: pd.Timedelta) -> bool:
+    """Whether something happened so recently; a moment that is still to come is one of a clock that was set back."""
+    return 0.0 <= now - when < length.total_seconds()
+
+
 def check_first(model: Model, rules: ServiceRules) -> int:
     """The homes of a model to begin with; refuses one that a desk cannot go on from."""
     if model.step != rules.collect.step:
@@ -684,14 +702,15 @@ def _when(stamp: pd.Timestamp) -> str:
 
 async def operate(
     service: Service, collect: CollectRows, *, clock: Callable[[], float] = time.time,
-    publish: Callable[[State], None] = lambda _: None, send: Send | None = None,
+    publish: Callable[[State], None] | None = None, send: Send | None = None,
 ) -> None:  # fmt: skip
     """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute; send: is
     given every forecast, unless it is still busy with an earlier one."""
     sending: asyncio.Future[list[Sent]] | None = None
 
     def show() -> None:
-        publish(service.state(clock()))
+        if publish is not None:
+            publish(service.state(clock()))
 
     while True:
         plan = service.asking(clock())
