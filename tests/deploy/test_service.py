@@ -21,7 +21,7 @@ from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.protocol.company import flags
 from atdm.protocol.plan import Collect
-from atdm.sinks.results import Sent
+from atdm.sinks.results import Results, Sent
 
 DAY, STEP, PER_DAY = 86400.0, 3600, 24  # hours: half-hours take four times as long
 RULES = """
@@ -433,7 +433,7 @@ def test_a_record_has_one_writer_and_rows_cannot_be_changed(tmp_path: Path) -> N
 
 
 def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, states = [at(9)], []
+    clock, states, sent = [at(9)], [], []
     monkeypatch.setattr("atdm.deploy.service.TICK", 0.01)
 
     async def slow(plan: Collect, keep: Callable[[Observation], None]) -> None:
@@ -441,6 +441,10 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
             raise RunAborted("waiting for h9, silent for less than 24 h")
         await asyncio.sleep(0.05)
         keep(desk.homes.answer(plan))
+
+    async def down(results: Results) -> list[Sent]:
+        sent.append(results)
+        return [Sent(to="mqtt", messages=0, failed="nobody listens")]
 
     async def pause(seconds: float) -> None:
         clock[0] += STEP
@@ -452,7 +456,7 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
 
     async def main() -> None:
         service = desk.open(at(9))
-        task = asyncio.ensure_future(operate(service, slow, clock=lambda: clock[0], publish=states.append))
+        task = asyncio.ensure_future(operate(service, slow, clock=lambda: clock[0], publish=states.append, send=down))
         monkeypatch.setattr("atdm.deploy.service.asyncio.sleep", lambda s: pause(s) if s >= 1 else real(s))
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -460,6 +464,7 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
     asyncio.run(main())
     assert any(state.doing.startswith("asking") for state in states) and states[-1].doing == "waiting"
     assert states[-1].model is not None
+    assert sent and any(alarm.name == "sinks" for alarm in states[-1].alarms)
     assert all(set(alarm.name for alarm in state.alarms) <= ALARMS.keys() for state in states)
 
 

@@ -1,6 +1,8 @@
 """`atdm serve`: a desk over NATS, and what can be checked of its rules before anybody is asked."""
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -66,7 +68,7 @@ async def _serve(service: Service, office: Office, publish: Publish, sinks: Sink
         await collect(office, plan, lambda portion: keep(portion.observation()), outages=outages)
 
     async def send(results: Results) -> list[Sent]:
-        return [] if sinks is None else await asyncio.to_thread(sinks.send, results)
+        return [] if sinks is None else await _beside(lambda: sinks.send(results))
 
     def show(state: State) -> None:
         name = "" if state.model is None else state.model.hash
@@ -83,6 +85,20 @@ async def _serve(service: Service, office: Office, publish: Publish, sinks: Sink
             notify("STOPPING=1")
         finally:
             watchdog.cancel()
+
+
+async def _beside(work: Callable[[], list[Sent]]) -> list[Sent]:
+    """Work in a thread that nobody waits for when the desk stops, as they would for one of asyncio's."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[Sent]] = loop.create_future()
+
+    def run() -> None:
+        found = work()
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(found))
+
+    threading.Thread(target=run, name="sinks", daemon=True).start()
+    return await done
 
 
 def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]:
