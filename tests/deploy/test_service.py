@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 import atdm
+from atdm.deploy.alarms import ALARMS
 from atdm.deploy.fleet import Fleet
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import ServiceRecord
-from atdm.deploy.service import ALARMS, Service, WeatherFile, operate
+from atdm.deploy.service import Service, WeatherFile, operate
 from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.protocol.company import flags
@@ -536,7 +537,7 @@ def test_a_wrong_rule_is_refused_with_file_and_key(tmp_path: Path, text: str, wo
 
 def test_the_fleet_is_shown_as_the_aggregator_knows_it(desk: Desk) -> None:
     from atdm.crypto.keys import SigningKey
-    from atdm.deploy.service import fleet_state
+    from atdm.deploy.service_state import fleet_state
     from atdm.protocol.roster import sign_roster
 
     keys = {name: SigningKey(bytes([i]) * 32).public for i, name in enumerate("abcde", 1)}
@@ -553,3 +554,5 @@ def test_the_fleet_is_shown_as_the_aggregator_knows_it(desk: Desk) -> None:
     assert {home.name: home.why for home in found.homes}["d"] == "too few readings on some days"
     assert (found.serial, found.enrolled, found.inside, found.needed, found.lost_days) == (4, 5, 2, 4, 1)
     assert found.block_ends == (100 * 28 + 28) * DAY
+    soon = fleet_state(roster, fleet, {}, (100 * 28 + 28) * DAY + 60, desk.rules)
+    assert soon.inside == 2 and soon.fit_days == 0, "before the first sum of a block the last company is shown"

@@ -15,7 +15,6 @@ Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an al
 import asyncio
 import contextlib
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,8 @@ import pandas as pd
 
 from atdm.data.clock import duration, season_steps, spell
 from atdm.data.holidays import days_of
-from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.deploy.alarms import ALARMS, explained
+from atdm.deploy.fleet import Fleet
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import CUT_OFF, AlarmRow, ModelRow, ServiceRecord
 from atdm.deploy.service_rules import ServiceRules
@@ -36,14 +36,12 @@ from atdm.deploy.service_state import (
     FleetState,
     FlexibilityState,
     Health,
-    Home,
     ModelState,
     Newest,
     Outlook,
     Past,
-    Standing,
     State,
-    alarm_of,
+    fleet_state,
 )
 from atdm.errors import AtdmError, DataError, UsageError
 from atdm.kernel.blas import one_blas_thread
@@ -53,8 +51,7 @@ from atdm.model.calendar import Calendar
 from atdm.model.choosing import choose
 from atdm.model.fitted import Model
 from atdm.model.released import Released, released_rows
-from atdm.protocol.account import BLOCK
-from atdm.protocol.company import OWNERS_SHARE, bits
+from atdm.protocol.company import bits
 from atdm.protocol.plan import DAY, Collect
 from atdm.protocol.roster import Roster
 from atdm.sinks.results import Results, Sent, gather
@@ -81,60 +78,6 @@ Keep = Callable[[Observation], None]
 CollectRows = Callable[[Collect, Keep], Awaitable[None]]  # ask for the rows of a plan, keep each portion as it comes
 Send = Callable[[Results], Awaitable[list[Sent]]]  # carry results to every sink; what fails comes back in words
 Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
-
-
-@dataclass(frozen=True, slots=True)
-class Alarmed:
-    """What an alarm means, and what to do."""
-
-    meaning: str
-    remedy: str
-    failure: bool = False  # the desk is not doing its work
-
-
-ALARMS = {
-    "record": Alarmed(
-        "What homes showed is held in memory alone; nobody is asked for more until it is on disk.",
-        "Free the disk, or mend the permissions of the record's folder. The desk goes on by itself.", failure=True,
-    ),
-    "rows": Alarmed(
-        "Nothing new was learned of the cluster: forecasts start from an old row and grow worse.",
-        "See the last runs for the reason: the NATS server, too few homes, or homes whose readings are late.",
-        failure=True,
-    ),
-    "run": Alarmed(
-        "The last asking brought no rows. They are asked for again at the next one.",
-        "Nothing, if it happens now and then. If it stays: check the NATS server, the roster and the homes named.",
-    ),
-    "homes": Alarmed(
-        "The mean is that of fewer homes; when fewer are left than agents ask for, nothing can be collected.",
-        "Call the homes that are silent. Homes that were left out come back with the next block of 28 days.",
-    ),
-    "weather": Alarmed(
-        "Without weather there is no forecast, and rows it does not cover do not improve the model.",
-        "See that the weather file is written in time, with the rows forecast; it is read again when it changes.",
-    ),
-    "model": Alarmed(
-        "The model no longer follows the cluster: forecasts grow worse.",
-        "See the last decisions for the reason. Rows, weather or both are missing, or the rows do not determine one.",
-    ),
-    "forecast": Alarmed(
-        "There is no forecast, or an old one.",
-        "See its words: usually the weather ends too early, or the last rows are missing.", failure=True,
-    ),
-    "quality": Alarmed(
-        "The cluster behaves unlike the rows the model comes from: holidays, new occupants, another season.",
-        "Nothing at first: order and day types are chosen again by themselves, at most once a week.",
-    ),
-    "clock": Alarmed(
-        "The clock of this machine was set back; rows after it are asked for as it comes to them again.",
-        "Let the machine keep time over the network (NTP).",
-    ),
-    "sinks": Alarmed(
-        "Results did not reach a place they are sent to. Nothing else suffers.",
-        "See its words; it is tried again with the next forecast.",
-    ),
-}  # fmt: skip
 
 
 class WeatherFile:
@@ -529,8 +472,8 @@ class Service:
             late = now - (self._outlook.made if self._outlook is not None else self._row.made)
             if late > 2 * self.rules.forecast.every.total_seconds() + TICK:
                 words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
-            if self._poor() is not None:
-                words["quality"] = self._poor() or ""
+            if (poor := self._poor()) is not None:
+                words["quality"] = poor
         fleet = self._fleet(now)
         if fleet is not None and newest is not None and fleet.enrolled:
             out = fleet.enrolled - fleet.inside
@@ -557,14 +500,10 @@ class Service:
         newest = self.record.newest()
         past = self._observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
         last = past.iloc[-1] if len(past) else None
-        alarms = [
-            alarm_of(row, ALARMS[row.name].meaning, ALARMS[row.name].remedy, ALARMS[row.name].failure)
-            for row in self.record.alarms()
-        ]
-        if "record" in self._problems and not any(alarm.name == "record" for alarm in alarms):
-            known = ALARMS["record"]  # which could not be written either
-            row = AlarmRow(name="record", since=now, words=self._problems["record"])
-            alarms.append(alarm_of(row, known.meaning, known.remedy, known.failure))
+        rows = self.record.alarms()
+        if "record" in self._problems and all(row.name != "record" for row in rows):  # that could not be written either
+            rows.append(AlarmRow(name="record", since=now, words=self._problems["record"]))
+        alarms = [explained(row) for row in rows]
         why = [alarm.words for alarm in alarms if alarm.failure]
         return State(
             time=now, begun=self.record.begun, rows=self.record.count(), doing=self._doing,
@@ -632,40 +571,6 @@ def check_first(model: Model, rules: ServiceRules) -> int:
             "a desk begins with model.json of `atdm aggregator` with equal weights and a week of rows, or none"
         )
     return len(model.origin.company)
-
-
-def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
-    """The fleet as the aggregator knows it; out: who was not in the last run, and why."""
-    today = int(now // DAY)
-    block = range(today - today % BLOCK, today - today % BLOCK + BLOCK)
-    settled = [day for day in block if day in fleet.days]
-    company = set(fleet.days[settled[-1]]) if settled else None
-    newest = max(fleet.heard.values(), default=None)
-    silent = rules.collect.every.total_seconds() + OUTAGES[rules.collect.outages].patience
-    homes = []
-    for member in sorted(roster.members, key=lambda member: _natural(member.name)):
-        key = member.identity.hex()
-        heard = fleet.heard.get(key)
-        standing: Standing = "in" if company is not None and key in company else "out"
-        why = out.get(member.name, "")
-        if heard is None or member.since > today:
-            standing, why = "new", why or "enrolled, not heard of yet"
-        elif newest is not None and newest - heard >= silent:
-            standing, why = "silent", "does not answer"
-        elif standing == "out" and company is not None:
-            why = why or "left out of this block's company, in again with the next block"
-        homes.append(Home(name=member.name, standing=standing, why=why if standing != "in" else "", heard=heard))
-    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
-    return FleetState(
-        serial=roster.serial, enrolled=len(roster), inside=sum(home.standing == "in" for home in homes),
-        needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
-        lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
-    )  # fmt: skip
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """home-9 before home-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:
