@@ -219,8 +219,8 @@ def test_the_model_is_updated_daily_and_chosen_again_when_due(tmp_path: Path) ->
     service = desk.open(at(8))
     for hour in range(0, 24 * 7, 6):
         desk.step(service, at(8 + hour / 24))
-        assert service._model is not None and service._model.until is not None
-        assert at(8 + hour / 24) - service._model.until.timestamp() < 2 * DAY
+        assert service._kept.model is not None and service._kept.model.until is not None
+        assert at(8 + hour / 24) - service._kept.model.until.timestamp() < 2 * DAY
     words = [row.words for row in reversed(service.record.decisions(50)) if row.what == "model"]
     assert sum("chosen again because the last choice is 3 days old" in text for text in words) == 2
     assert sum(text.startswith("updated with 24 rows") for text in words) == 6
@@ -336,11 +336,11 @@ def test_rows_that_came_late_enter_the_next_model(desk: Desk) -> None:
     desk.homes.lacking = {hole}
     desk.step(service, at(9))
     stamp = pd.Timestamp(hole, unit="s", tz="UTC")
-    assert service._model is not None and stamp not in service._model.released.time
+    assert service._kept.model is not None and stamp not in service._kept.model.released.time
     desk.homes.lacking = set()
     desk.step(service, at(9.2))
     desk.step(service, at(10.1))
-    assert stamp in service._model.released.time and service._model.released.time.is_monotonic_increasing
+    assert stamp in service._kept.model.released.time and service._kept.model.released.time.is_monotonic_increasing
 
 
 def test_a_model_that_cannot_be_made_is_not_tried_every_minute(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,13 +350,26 @@ def test_a_model_that_cannot_be_made_is_not_tried_every_minute(desk: Desk, monke
         tried.append(1)
         raise DataError("the rows do not determine a model")
 
-    monkeypatch.setattr("atdm.deploy.service.choose", fails)
+    monkeypatch.setattr("atdm.deploy.kept_model.choose", fails)
     service = desk.open(at(9))
     for minute in range(0, 120, 10):
         desk.step(service, at(9) + 60 * minute)
     state = service.state(at(9) + 110 * 60)
     assert len(tried) == 2 and [alarm.name for alarm in state.alarms] == ["model"]
     assert sum(row.what == "model" for row in state.decisions) == 1, "said once"
+
+
+def test_where_choosing_again_fails_the_coefficients_are_updated_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = desk_in(tmp_path, RULES + 'choose_every = "1d"\n')
+    service = desk.open(at(9))
+    desk.step(service, at(9))
+    monkeypatch.setattr("atdm.model.current.choose", lambda *_, **__: (_ for _ in ()).throw(UsageError("no whole day")))
+    desk.step(service, at(10.1))
+    words = [row.words for row in service.record.decisions(2)]
+    assert words[1] == "not chosen again: no whole day" and words[0].startswith("updated with")
+    assert service.state(at(10.1)).alarms == []
 
 
 def test_flexibility_is_offered_or_refused_in_words(tmp_path: Path) -> None:

@@ -13,30 +13,26 @@ Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an al
 """
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from hashlib import sha256
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import duration, season_steps, spell
-from atdm.data.holidays import days_of
+from atdm.data.clock import duration
 from atdm.deploy.alarms import ALARMS, explained
 from atdm.deploy.fleet import Fleet
+from atdm.deploy.kept_model import KeptModel, within
 from atdm.deploy.observe import Observation
-from atdm.deploy.record import CUT_OFF, AlarmRow, ModelRow, ServiceRecord
+from atdm.deploy.record import CUT_OFF, AlarmRow, ServiceRecord
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import (
     FleetState,
     FlexibilityState,
     Health,
-    ModelState,
     Newest,
     Outlook,
     Past,
@@ -46,29 +42,17 @@ from atdm.deploy.service_state import (
 from atdm.errors import AtdmError, DataError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.finite import without_nan
-from atdm.model import current
-from atdm.model.calendar import Calendar
-from atdm.model.choosing import choose
 from atdm.model.fitted import Model
-from atdm.model.released import Released, released_rows
 from atdm.protocol.company import bits
 from atdm.protocol.plan import DAY, Collect
 from atdm.protocol.roster import Roster
 from atdm.sinks.results import Results, Sent, gather
-from atdm.use.drift import drift
 from atdm.use.flexibility import Flexibility, flexibility
 from atdm.use.forecast import Forecast, forecast
 from atdm.use.series import OBSERVED, read_future
 
 TICK = 60.0  # s between two looks at what is due
-SEASON = "24h"
-TRAIN = 0.75  # of the rows choose a first model; the others judge it
-VERSIONS = 7  # earlier versions that stay with the model; the record has all of them
-JUDGED = duration("7d")  # of forecasts that say how good the model is
-AGAIN = duration("7d")  # after a choice until poor forecasts cause another one
-LEAST_JUDGED = 24  # forecasts, below which nothing is said about them
 AFTER_FAILURE = 3600.0  # s until a model is tried again that could not be made
-DRIFT_EVERY = duration("7d")
 SHOWN_PAST = duration("48h")
 SHOWN_RUNS, SHOWN_DECISIONS = 12, 20
 AHEAD = duration("24h")
@@ -118,8 +102,6 @@ class Service:
         with, where the record has none."""
         self.rules, self.record, self._weather, self._look, self._say = rules, record, weather, look, say
         self._step = int(rules.collect.step.total_seconds())
-        self._model: Model | None = None
-        self._row: ModelRow | None = None
         self._sky: pd.DataFrame | None = None
         self._skies = 0  # how often the weather has changed
         self._outlook: Outlook | None = None
@@ -128,17 +110,11 @@ class Service:
         self._flexibility: Flexibility | None = None
         self._offer = FlexibilityState(offered=False, words="not asked for: flexibility.offered is false in the rules")
         self._offered = -math.inf  # when
-        self._drift: tuple[float, list[str]] = (-math.inf, [])
         self._problems: dict[str, str] = {}  # alarm → words, of the last attempt
         self._failed: dict[str, float] = {}  # when
         self._unwritten: list[_Unwritten] = []
         self._doing = "starting"
-        saved = record.model()
-        if saved is not None:
-            self._row, self._model = saved[0], Model.from_json(saved[1], str(record.path))
-        elif first_model is not None:
-            homes = check_first(first_model, rules)
-            self._take(first_model, record.begun, "given at the start", homes, chosen=True)
+        self._kept = KeptModel(rules, record, self._decide, first_model)
 
     # Collecting
 
@@ -232,9 +208,9 @@ class Service:
         self._write()
         with one_blas_thread():
             self._attempt("weather", now, self._read_weather)
-            if self._sky is not None:
-                self._attempt("model", now, self._keep_current, AFTER_FAILURE)
-                self._attempt("drift", now, self._watch_drift)
+            if (sky := self._sky) is not None:
+                self._attempt("model", now, lambda now: self._kept.keep_current(now, sky), AFTER_FAILURE)
+                self._attempt("drift", now, self._kept.watch_drift)
                 self._attempt("forecast", now, self._look_ahead)
                 self._attempt("flexibility", now, self._offer_flexibility)
             self.check(now)
@@ -266,128 +242,17 @@ class Service:
         if sky is not self._sky:
             self._sky, self._skies = sky, self._skies + 1
 
-    # The model
-
-    @property
-    def _homes(self) -> int:
-        """Homes in the newest row."""
-        newest = self.record.newest()
-        return 0 if newest is None else int(self.record.observed(newest)["agents"].iloc[-1])
-
-    def _observed(self, since: float) -> pd.DataFrame:
-        """Rows as if all homes of now had been in: the mean temperature, and the load of so many average homes."""
-        table = self.record.observed(math.ceil(since))
-        return table.assign(load_kw=table["load_kw"] / table["agents"] * self._homes) if len(table) else table
-
-    def _released(self, since: float) -> Released:
-        """Observed rows that the weather covers."""
-        if self._sky is None:
-            raise DataError("there is no weather yet")
-        rows = released_rows(self._observed(since), self._sky, self.rules.collect.step)
-        return replace(rows, equal=True)
-
-    def _take(self, model: Model, now: float, why: str, homes: int, *, chosen: bool) -> None:
-        """From now on this model is used; what stays of the one before is its coefficients."""
-        model = replace(model, versions=model.versions[-VERSIONS:])
-        document = model.to_json()
-        name = sha256(document.encode()).hexdigest()[:16]
-        before = self._model
-        short = None if before is None else replace(before, released=None, trained=0, record=None, versions=())
-        when = now if chosen or self._row is None else self._row.chosen
-        row = ModelRow(hash=name, made=now, chosen=when, agents=homes, why=why)
-        self.record.add_model(row, document, None if short is None else short.to_json())
-        self._model, self._row = Model.from_json(document), row  # as a restart would find it
-
-    def _keep_current(self, now: float) -> None:
-        """Make a first model, update it, choose it again, where that is due."""
-        rules, newest = self.rules.model, self.record.newest()
-        if newest is None:
-            return
-        since = newest - rules.window.total_seconds()
-        if self._model is None or self._row is None:
-            rows = self._released(since)
-            if len(rows) * self.rules.collect.step >= rules.first_after:
-                self._first_model(rows, now)
-            return
-        until = self._model.until
-        if _within(self._row.made, now, rules.update_every) or until is None or newest <= until.timestamp():
-            return
-        rows = self._released(since)
-        if not len(rows) or rows.time[-1] <= until:
-            return
-        why = self._why_choose(now)
-        if self._homes != self._row.agents:
-            self._decide(now, "fleet", f"the model now speaks of {self._homes} homes, {self._row.agents} before")
-        found = current.update(
-            _with_late_rows(self._model.of_size(self._homes / self._row.agents), rows), rows, half_life=rules.half_life,
-            window=rules.window, choose_again=why is not None, holidays=self._holidays(rows.time),
-        )  # fmt: skip
-        done = f"updated with {found.rows} rows" + ("" if why is None else f" and chosen again because {why}")
-        self._take(found.model, now, done, self._homes, chosen=why is not None)
-        self._decide(now, "model", f"{done}: {found.model.words()}")
-
-    def _first_model(self, rows: Released, now: float) -> None:
-        calendar = Calendar(
-            step=self.rules.collect.step, timezone=self.rules.model.timezone,
-            season=season_steps(SEASON, self.rules.collect.step),
-        )  # fmt: skip
-        train = int(TRAIN * len(rows))
-        inputs = rows.inputs(calendar, train)
-        choice = choose(inputs, rows.state, rows.time, calendar, holidays=self._holidays(rows.time))
-        model = current.chosen_model(choice, rows, train)
-        if model.record is None:
-            raise DataError(f"{len(rows)} rows have no day without a gap to judge a model by: collect more")
-        found = current.update(model, rows, half_life=self.rules.model.half_life, window=self.rules.model.window)
-        self._take(found.model, now, f"made of the first {len(rows)} rows", self._homes, chosen=True)
-        self._decide(now, "model", f"made of the first {len(rows)} rows: {found.model.words()}")
-
-    def _holidays(self, time: pd.DatetimeIndex) -> frozenset[date]:
-        return days_of(self.rules.model.holidays, time)
-
-    def _why_choose(self, now: float) -> str | None:
-        """Why order and day types are due to be chosen again; None where they are not."""
-        age = now - (0.0 if self._row is None else self._row.chosen)
-        if age >= self.rules.model.choose_every.total_seconds():
-            return f"the last choice is {age / DAY:.0f} days old"
-        return self._poor() if age >= AGAIN.total_seconds() else None
-
-    def _poor(self) -> str | None:
-        """Why forecasts are not good enough; None where they are."""
-        newest, alarms = self.record.newest(), self.rules.alarms
-        found = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
-        if found is None or found.forecasts < LEAST_JUDGED:
-            return None
-        expected = self._expected_error()
-        if expected is not None and found.rmse_k > alarms.error_above * expected:
-            return f"the error 24 h ahead is {found.rmse_k:.2f} K, {expected:.2f} K was expected"
-        if found.inside is not None and found.inside < alarms.coverage_below:
-            return f"{found.inside:.0%} of the forecasts 24 h ahead were inside their 80 % band"
-        return None
-
-    def _expected_error(self) -> float | None:
-        """24 h ahead, when the model was chosen. [K]"""
-        record = None if self._model is None else self._model.record
-        return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
-
-    def _watch_drift(self, now: float) -> None:
-        """Which coefficients have left their band over the rows of the model; worked out once a week."""
-        if self._model is None or _within(self._drift[0], now, DRIFT_EVERY):
-            return
-        self._drift = (now, [])
-        with contextlib.suppress(UsageError):  # too few rows for two windows
-            self._drift = (now, list(drift(self._model).warnings))
-
     # Forecast and flexibility
 
     def _look_ahead(self, now: float) -> None:
         newest, rules = self.record.newest(), self.rules.forecast
-        if self._model is None or self._row is None or self._sky is None or newest is None:
+        if self._kept.row is None or self._sky is None or newest is None:
             return
-        made_from = (newest, self._row.hash, self._skies)
-        fresh = self._outlook is not None and _within(self._outlook.made, now, rules.every)
+        made_from = (newest, self._kept.row.hash, self._skies)
+        fresh = self._outlook is not None and within(self._outlook.made, now, rules.every)
         if fresh and made_from == self._for:
             return
-        model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
+        model, step = self._kept.of_now(), self.rules.collect.step
         origin = pd.Timestamp(newest, unit="s", tz="UTC")
         present = pd.Timestamp(now, unit="s", tz="UTC").floor(step)
         end = min(present + rules.horizon - step, self._sky.index[-1])
@@ -395,33 +260,33 @@ class Service:
             raise DataError(
                 f"the weather ends {_when(self._sky.index[-1])}, before the last row: nothing to forecast from"
             )
-        seen = self._observed(newest - self.rules.model.window.total_seconds())
+        seen = self._kept.observed(newest - self.rules.model.window.total_seconds())
         found = forecast(model, None, self._sky, observed=seen, horizon=(end - origin) // step * step)
         table = found.table[found.table.index > origin]
         columns = {str(name): [_rounded(v) for v in table[name]] for name in table.columns}
         self._outlook = Outlook(
-            made=now, model=self._row.hash, origin=float(newest), step_seconds=self._step,
+            made=now, model=self._kept.row.hash, origin=float(newest), step_seconds=self._step,
             time=[stamp.timestamp() for stamp in table.index], columns=columns, notes=list(found.notes),
         )  # fmt: skip
         self._for, self._news = made_from, (model, found)
         document = {"origin": newest, "step_seconds": self._step, "columns": columns}
-        self.record.add_forecast(now, self._row.hash, document, _ahead(table, origin))
+        self.record.add_forecast(now, self._kept.row.hash, document, _ahead(table, origin))
 
     def _offer_flexibility(self, now: float) -> None:
         """What can be offered; where nothing can, its reason in words: that is an answer, not a failure."""
         rules = self.rules.flexibility
         newest = self.record.newest()
-        if not rules.offered or self._model is None or self._row is None or self._sky is None or newest is None:
+        if not rules.offered or self._kept.row is None or self._sky is None or newest is None:
             if rules.offered:
                 self._offer = FlexibilityState(offered=False, words="there is no model yet")
             return
-        if _within(self._offered, now, rules.every):
+        if within(self._offered, now, rules.every):
             return
         self._offered = now
-        model, found = self._model.of_size(self._homes / self._row.agents), None
+        model, found = self._kept.of_now(), None
         try:
             found = flexibility(
-                model, self._sky, rules.comfort, observed=self._observed(newest - DAY), horizon=rules.horizon,
+                model, self._sky, rules.comfort, observed=self._kept.observed(newest - DAY), horizon=rules.horizon,
                 confidence=rules.confidence, assume_gain=rules.assume_gain,
             )  # fmt: skip
         except AtdmError as error:
@@ -438,7 +303,7 @@ class Service:
         if self._news is None:
             return None
         (model, found), self._news = self._news, None
-        seen = self._observed(now - DAY)
+        seen = self._kept.observed(now - DAY)
         return gather(
             model, found, self._flexibility, made=pd.Timestamp(now, unit="s", tz="UTC"),
             observed=seen[OBSERVED] if len(seen) else None, refused=self._offer.words,
@@ -453,6 +318,10 @@ class Service:
 
     # Alarms and state
 
+    def model_json(self) -> str | None:
+        """The model in use, as model.json."""
+        return self._kept.to_json()
+
     def check(self, now: float) -> None:
         """Compare the state with the limits of the rules; alarms begin and end here."""
         words = {name: text for name, text in self._problems.items() if name in ALARMS}
@@ -464,15 +333,16 @@ class Service:
             end = self._sky.index[-1]
             if end.timestamp() - now < alarms.weather_ends_within.total_seconds():
                 words["weather"] = f"the weather ends {_when(end)}"
-        if self._row is not None and self._model is not None and self._model.until is not None:
-            old = now - self._model.until.timestamp()
+        kept = self._kept
+        if kept.row is not None and kept.model is not None and kept.model.until is not None:
+            old = now - kept.model.until.timestamp()
             if old > alarms.model_older_than.total_seconds():
                 said = words.get("model")
                 words["model"] = f"the model ends {_hours(old)} ago" + ("" if said is None else f": {said}")
-            late = now - (self._outlook.made if self._outlook is not None else self._row.made)
+            late = now - (self._outlook.made if self._outlook is not None else kept.row.made)
             if late > 2 * self.rules.forecast.every.total_seconds() + TICK:
                 words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
-            if (poor := self._poor()) is not None:
+            if (poor := kept.poor()) is not None:
                 words["quality"] = poor
         fleet = self._fleet(now)
         if fleet is not None and newest is not None and fleet.enrolled:
@@ -498,7 +368,7 @@ class Service:
     def state(self, now: float) -> State:
         """Everything that a page, a program or a sink may be shown."""
         newest = self.record.newest()
-        past = self._observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
+        past = self._kept.observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
         last = past.iloc[-1] if len(past) else None
         rows = self.record.alarms()
         if "record" in self._problems and all(row.name != "record" for row in rows):  # that could not be written either
@@ -517,60 +387,10 @@ class Service:
                 aggregate_temp_c=past["aggregate_temp_c"].round(4).tolist() if len(past) else [],
                 load_kw=past["load_kw"].round(4).tolist() if len(past) else [],
             ),
-            forecast=self._outlook, model=self._model_state(), model_words=self._model_words(),
+            forecast=self._outlook, model=self._kept.state(), model_words=self._kept.words(),
             flexibility=self._offer, fleet=self._fleet(now), runs=self.record.runs(SHOWN_RUNS),
             decisions=self.record.decisions(SHOWN_DECISIONS), alarms=alarms,
         )  # fmt: skip
-
-    def _model_words(self) -> str:
-        if self._model is not None:
-            return self._model.words()
-        rows, needed = self.record.count(), self.rules.model.first_after / self.rules.collect.step
-        return f"There is no model yet: {rows} of the {needed:.0f} rows that the first one is made of are there."
-
-    def _model_state(self) -> ModelState | None:
-        model, row, newest = self._model, self._row, self.record.newest()
-        if model is None or row is None:
-            return None
-        judged = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
-        return ModelState(
-            words=model.words(), hash=row.hash, made=row.made, chosen=row.chosen,
-            until=None if model.until is None else model.until.timestamp(), homes=row.agents, why=row.why,
-            expected_rmse_24h_k=self._expected_error(), rmse_24h_k=None if judged is None else judged.rmse_k,
-            load_rmse_24h_kw=None if judged is None else judged.load_rmse_kw,
-            inside_80=None if judged is None else judged.inside,
-            forecasts_judged=0 if judged is None else judged.forecasts, notes=self._drift[1],
-        )  # fmt: skip
-
-    def model_json(self) -> str | None:
-        """The model in use, as model.json."""
-        return None if self._model is None else self._model.to_json()
-
-
-def _with_late_rows(model: Model, rows: Released) -> Model:
-    """The model with rows of its own time that came after it was made."""
-    if model.released is None or model.until is None:
-        return model
-    known = model.released.filled_by(rows.between(model.released.time[0], model.until))
-    return replace(model, released=known, trained=int(known.time.searchsorted(model.until, side="right")))
-
-
-def _within(when: float, now: float, length: pd.Timedelta) -> bool:
-    """Whether something happened so recently; a moment that is still to come is one of a clock that was set back."""
-    return 0.0 <= now - when < length.total_seconds()
-
-
-def check_first(model: Model, rules: ServiceRules) -> int:
-    """The homes of a model to begin with; refuses one that a desk cannot go on from."""
-    if model.step != rules.collect.step:
-        raise UsageError(
-            f"the model has steps of {spell(model.step)}, the rules {spell(rules.collect.step)}: use another"
-        )
-    if model.released is None or model.record is None or model.origin is None or not model.released.equal:
-        raise UsageError(
-            "a desk begins with model.json of `atdm aggregator` with equal weights and a week of rows, or none"
-        )
-    return len(model.origin.company)
 
 
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:

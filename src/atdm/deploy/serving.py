@@ -15,9 +15,10 @@ from atdm.deploy.collecting import Office, collect
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.enrolment import read_aggregator, read_roster
 from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.deploy.kept_model import check_first
 from atdm.deploy.notify import keep_watchdog, notify
 from atdm.deploy.record import ServiceRecord, stored_rows
-from atdm.deploy.service import Keep, Service, WeatherFile, check_first, operate
+from atdm.deploy.service import Keep, Service, WeatherFile, operate
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import State
 from atdm.errors import UsageError
