@@ -12,7 +12,7 @@ import pytest
 import atdm
 from atdm.data.format import Format
 from atdm.data.sources.table import Table
-from atdm.deploy.fleet import FleetFile
+from atdm.deploy.fleet import OF_THE_PAST, OUTAGES, FleetFile
 from atdm.deploy.observe import observe_plan
 from atdm.deploy.own import OwnReadings
 from atdm.deploy.rehearse import write_data
@@ -54,7 +54,12 @@ class Watched(Theatre):
     ) -> list[atdm.Observation]:
         """`atdm observe` up to so many rows after the fit, in a thread; what its runs gave."""
         before = len(self.runs)
-        options = {"back": 3 * DAY, "until": self.cluster.time[ROWS - LATER + rows - 1], "patience": 0.0, **seeing}
+        options = {
+            "back": 3 * DAY,
+            "until": self.cluster.time[ROWS - LATER + rows - 1],
+            "outages": OF_THE_PAST,
+            **seeing,
+        }
         asked = Seeing(known=lambda: pd.DatetimeIndex(self.table.index), **options)
         await asyncio.to_thread(watch_rows, self.config(url, wait=wait), model, self.said.append, self.keep, asked)
         return self.runs[before:]
@@ -161,8 +166,8 @@ def test_a_company_that_shrank_is_remembered_by_the_aggregator(tmp_path):
             model = await theatre.fit(server.url)
         write_data(theatre.stage, theatre.cluster)
         async with theatre.agents(server.url, others):
-            with pytest.raises(RunAborted, match=f"waiting for {gone}, silent for less than 72 h"):
-                await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7, patience=3 * 86400.0)
+            with pytest.raises(RunAborted, match=f"waiting for {gone}, silent for less than 48 h"):
+                await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7, outages=OUTAGES["wait"])
             await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7)
         async with theatre.agents(server.url):
             return (await theatre.watch(server.url, model))[-1]
@@ -210,9 +215,9 @@ def test_a_home_whose_readings_are_late_costs_nobody_the_day(tmp_path):
             model = await theatre.fit(server.url)
             write_data(theatre.stage, theatre.cluster)
             theatre.forget(late, np.arange(ROWS - ROWS_A_DAY, ROWS))
-            await theatre.watch(server.url, model, patience=86400.0)
+            await theatre.watch(server.url, model, outages=OUTAGES["balance"])
             write_data(theatre.stage, theatre.cluster)
-            await theatre.watch(server.url, model, patience=86400.0)
+            await theatre.watch(server.url, model, outages=OUTAGES["balance"])
 
     with theatre.stage.server() as server:
         asyncio.run(play())

@@ -277,7 +277,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
         (["rehearse", zones, weather, "--observe", 4, "--protocol", "moments"], 2, "under blind"),
         ([*watch, "--end", "yesterday"], 2, "write a time such as"),
         ([*watch, "--back", "long"], 2, "long"),
-        ([*watch, "--patience", "a while"], 2, "a while"),
+        ([*watch, "--outages", "shrug"], 2, "shrug"),
         ([*watch, "--weights", "own"], 2, "'fitted', 'equal'"),
         (watch, 1, "model.json: cannot be read"),
         (["rehearse", zones, weather, "--protocol", "plain"], 2, "choose blind, moments, paper"),

@@ -19,7 +19,7 @@ import numpy as np
 
 from atdm.deploy.agent import Say, describe_plan
 from atdm.deploy.events import Company, Feed, Joined, OnEvent, Planned, unseen
-from atdm.deploy.fleet import FleetFile, without
+from atdm.deploy.fleet import OF_THE_PAST, FleetFile, Outages, without
 from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
@@ -69,15 +69,15 @@ class Conductor:
     def __init__(
         self, config: AggregatorConfig, nats: NatsConfig, roster: Roster, plan: AnyPlan, *, weather: Weather, say: Say,
         fleet: FleetFile, report: OnEvent = unseen, expected: Collection[str] | None = None,
-        excluded: Collection[str] = (), policy: Choose | None = None, patience: float = 0.0,
+        excluded: Collection[str] = (), policy: Choose | None = None, outages: Outages = OF_THE_PAST,
         notices: Sequence[Notice] = (),
     ) -> None:  # fmt: skip
         """expected: identities (hex) worth waiting for; None: everybody. excluded: those that are not taken into the
-        company. policy: who sums what; None: the default, with silent homes waited for so many seconds. notices: what
-        agents are sent that lack it, beside the roster."""
+        company. policy: who sums what; None: the default, by what outages may cost. notices: what agents are sent that
+        lack it, beside the roster."""
         self.config, self.roster, self.plan, self.weather, self.say = config, roster, plan, weather, say
         self.report, self.feed, self.fleet = report, Feed(report), fleet
-        self.expected, self.excluded, self._policy, self._patience = expected, excluded, policy, patience
+        self.expected, self.excluded, self._policy, self._outages = expected, excluded, policy, outages
         self.stopped = False  # by whoever runs this process
         self.silent: set[str] = set()  # identities (hex) in the company that ended the run by not answering
         self.refused: set[str] = set()  # …, by refusing to go on
@@ -176,10 +176,10 @@ class Conductor:
         self.fleet.write()
 
     def _make_role(self) -> Aggregator:
-        policy, attempt = self._policy, attempt_now()
+        policy, attempt = self._policy, self.fleet.next_attempt(attempt_now())
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
-                first_day(self.plan), self._last_row(), self._patience, self._late, self.config.portion,
+                first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion,
                 days_asked(self.plan),
             )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]

@@ -17,7 +17,7 @@ from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.aggregator import parse_stamp
 from atdm.deploy.collecting import Office, Portion, collect
 from atdm.deploy.conductor import AggregatorConfig
-from atdm.deploy.fleet import PATIENCE, whole
+from atdm.deploy.fleet import OUTAGES, Outages, whole
 from atdm.deploy.observe import Observation, observe_plan, released_by
 from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
@@ -36,7 +36,7 @@ class Seeing:
     until: pd.Timestamp | None = None  # last row; None: the last that has settled
     follow: bool = False
     settle: float = 60.0  # s after a row's time stamp until its reading is expected to be in every agent's file
-    patience: float = PATIENCE  # s that a silent home is waited for before days are summed without it
+    outages: Outages = OUTAGES["balance"]  # of homes: what they may cost
 
 
 def parse_end(text: str | None) -> pd.Timestamp | None:
@@ -94,7 +94,7 @@ class Observer:
         plan = observe_plan(self.model, last, seeing.back, known=seeing.known(), weights=seeing.weights)
         self.office.say(f"asking for {describe_plan(plan)}")
         policy = whole(released_by(self.model).company) if plan.fit else None
-        await collect(self.office, plan, self._keep, policy=policy, patience=seeing.patience)
+        await collect(self.office, plan, self._keep, policy=policy, outages=seeing.outages)
 
     def _keep(self, portion: Portion) -> None:
         try:

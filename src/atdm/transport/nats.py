@@ -442,10 +442,11 @@ class Hub:
         frame = frames.decode(data)
         if isinstance(frame, Call):
             raise PeerError("a frame that only the aggregator sends: ignored")
-        self.present.add(sender)
         if isinstance(frame, Here):
             self.held[sender] = frame.held
-        self._news.set()
+        if sender not in self.present:  # or every answer to a call would bring on the next call at once
+            self.present.add(sender)
+            self._news.set()
         place = self._place.get(sender)
         if place is None:
             return
