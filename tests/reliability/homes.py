@@ -33,6 +33,7 @@ from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session
+from atdm.protocol.store import decode_entry
 from tests.protocol.world import Killed, Ram, written
 
 ASKINGS, SIGNS, BLOCK, HOLE = 4, 3, 28, 6 * 3600  # of one question or stamp; of a day; days; s
@@ -101,8 +102,9 @@ class Home:
         self.roster, self.until = roster, until
 
     def correct(self, by: float) -> None:
-        """Its file is corrected. [K]"""
+        """Its file is corrected, and its agent started again. [K]"""
         self.log.append(("correct", by))
+        self.agent = None
         r, left = self.readings, written(self.store).account.time if self.store.snapshot else []
         self.readings = Readings(r.time, r.temperature + by, r.load)
         self.truth = replace(self.truth, temperature=self.truth.temperature + by * ~np.isin(r.time, left))
@@ -110,6 +112,7 @@ class Home:
     def hear(self, data: bytes) -> list[bytes]:
         """One message; what it hands out is judged. Killed: its process ended before it answered."""
         self.log.append(("hear", data))
+        veil = None
         try:
             agent = self.started()
             _plain.clear()
@@ -118,6 +121,8 @@ class Home:
         except Killed:
             self.agent = None
             self.seen.append("killed")
+            if self.store.entries and decode_entry(self.store.entries[-1]).message == data:
+                self.witness.saw(to_agent.decode(data), [], [], veil, self)  # taken; what it answers leaves later
             raise
         except PeerError as error:
             self.seen.append(str(error))

@@ -1,12 +1,12 @@
 """What a lying party does in a simulated world: a table, one row a lie.
 
-    aggregator   asks for what it must not have, names companies, alters, replaces, repeats or holds back what agents see
+    aggregator   asks for what it must not have, names companies, alters, repeats or holds back what agents see
     leader       alters the group secret, the seal, or the numbers that are released
     agent        alters its own words, keys, signatures and answers, or gives the group secret away
 
-A lie acts where messages pass (`down`: to agents, `up`: of the liar) or where a run is announced (`ask`, `choose`). It has
-all the liar has: its keys, its part of the run, everything it was ever sent. LIES says what each does, for the table of
-docs/reliability.md; simulation.py tells one in most worlds of months, and counts how often.
+A lie acts where messages pass (`down`: to agents, `up`: of the liar) or where a run is announced (`ask`, `choose`). It
+has all the liar has: its keys, its part of the run, everything it was ever sent. LIES says what each does, for the
+table of docs/reliability.md; simulation.py tells one in most worlds of months, and counts how often.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,26 @@ from atdm.crypto import ring
 from atdm.crypto.keys import derive, open_sealed, seal
 from atdm.errors import RunAborted
 from atdm.protocol.blind.release import open_release, seal_release, vouched
-from atdm.protocol.messages import Abort, Announce, Finished, Keys, Masked, Ready, Refuse, Release, Seal, Secret, Secrets, Total
+from atdm.protocol.messages import (
+    Abort,
+    Announce,
+    Finished,
+    Keys,
+    Masked,
+    Ready,
+    Refuse,
+    Release,
+    Seal,
+    Secret,
+    Secrets,
+    Total,
+)
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan
-from atdm.protocol.session import announce_hash, make_keys
 from atdm.protocol.roster import sign_roster
+from atdm.protocol.session import announce_hash, make_keys
 
 if TYPE_CHECKING:
-    from tests.reliability.simulation import Simulation
+    pass
 
 World = Any if not TYPE_CHECKING else "Simulation"
 Posted = list[tuple[int, Any]]  # home, message
@@ -76,7 +89,11 @@ def earlier(kind: type, renamed: bool = False) -> Callable[..., Any]:
         if not known:
             return None
         found = world.rng.choice(known[-40:])
-        return change(found, **{k: getattr(message, k) for k in ("run", "step") if hasattr(message, k)}) if renamed else found
+        return (
+            change(found, **{k: getattr(message, k) for k in ("run", "step") if hasattr(message, k)})
+            if renamed
+            else found
+        )
 
     return other
 
@@ -258,6 +275,10 @@ def not_yet(world: World, plan: Any) -> Any:
     return change(plan, start=plan.start + world.rng.choice([2, 20, 400, 10**6]) * DAY)
 
 
+def wrong_weather(world: World, plan: Any) -> Any:
+    return change(plan, weather=world.rng.randbytes(32)) if isinstance(plan, Plan) else None
+
+
 def rows_again(world: World, plan: Any) -> Any:
     """A part of rows that were collected before."""
     known = last_plan(Collect)(world)
@@ -268,8 +289,8 @@ def other_roster(world: World, plan: Any) -> dict[str, Any] | None:
     """An older roster, one without somebody, or one of an authority of the aggregator's own."""
     rng, now = world.rng, world.roster
     members = [(m.name, m.owner, m.identity) for m in now.members]
-    return {"roster": rng.choice([*world.rosters[:-1], sign_roster(world.rogue, members, now.serial + 1),
-                                  change(now, members=now.members[1:]), change(now, serial=now.serial + 1)])}  # fmt: skip
+    forged = (sign_roster(world.rogue, members, now.serial + 1), change(now, members=now.members[1:]))
+    return {"roster": rng.choice([*world.rosters[:-1], *forged, change(now, serial=now.serial + 1)])}
 
 
 # Whom the aggregator chooses
@@ -349,7 +370,11 @@ def a_second_seal(world: World, message: Any) -> list[Any] | None:
 def two_seals(world: World, message: Any, homes: list[int]) -> Posted | None:
     """With the aggregator's help one agent sees another seal."""
     other = world.kept.get("seal")
-    return [(i, other if i == homes[0] else message) for i in homes] if isinstance(message, Seal) and other is not None and other.run == message.run else None
+    return (
+        [(i, other if i == homes[0] else message) for i in homes]
+        if isinstance(message, Seal) and other is not None and other.run == message.run
+        else None
+    )
 
 
 def other_numbers(world: World, message: Any) -> list[Any] | None:
@@ -504,7 +529,12 @@ def forged(world: World, message: Any, homes: list[int]) -> Posted | None:
         return None
     veil, rng = part._veil, world.rng
     total = ring.from_bytes(message.words, len(message.words) // 8)
-    if message.run != part.session.run.id or not veil.veiled or len(total) != len(veil._veil) or part.step != message.step:
+    if (
+        message.run != part.session.run.id
+        or not veil.veiled
+        or len(total) != len(veil._veil)
+        or part.step != message.step
+    ):
         return None
     plain = (total - veil._veil)[: -ring.CHECK_WORDS].view(np.int64).copy()
     at = veil.layout._at[rng.choice([block.name for block in veil.layout.blocks if block.size])]
@@ -568,7 +598,8 @@ LIES = {
     "rows again": Lie(liar=A, does="asks for parts of rows that it had", ask=asks(rows_again)),
     "another ridge": Lie(liar=A, does="asks for a fit again with another λ",
                          ask=asks(other_fit(ridge=lambda v: v + 1.0))),
-    "another clip": Lie(liar=A, does="asks for a fit again with another clip", ask=asks(other_fit(clip=lambda v: v / 2))),
+    "another clip": Lie(liar=A, does="asks for a fit again with another clip",
+                        ask=asks(other_fit(clip=lambda v: v / 2))),
     "more totals": Lie(liar=A, does="asks for more totals than agents give",
                        ask=asks(other_fit(totals=lambda v: v + 3))),
     "another window": Lie(liar=A, does="asks for a fit over days that overlap another's", ask=asks(shifted)),
@@ -577,7 +608,7 @@ LIES = {
     "another grid": Lie(liar=A, does="asks for collected days with twice the step", ask=asks(other_grid)),
     "unknown fit": Lie(liar=A, does="asks for rows under the weights of a fit that never was", ask=asks(unknown_fit)),
     "wrong weather": Lie(liar=A, does="announces a hash of other weather",
-                         ask=asks(lambda w, p: change(p, weather=w.rng.randbytes(32)) if isinstance(p, Plan) else None)),
+                         ask=asks(wrong_weather)),
     "clock ahead": Lie(liar=A, does="asks for days that have not come, in an announcement newer than all",
                        ask=asks(not_yet, attempt=10**9)),
     # Order

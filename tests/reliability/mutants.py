@@ -1,8 +1,8 @@
 """Every rule taken out in turn: what is rewritten, and the claim of the tests that must then fail.
 
-A mutant is a piece of a function's syntax tree that occurs exactly once in it, and what stands there instead, or nothing;
-or a constant, or an agent's own limit, and another value of it. Pieces are compared as trees, so that layout does not
-count; one that no longer occurs is an error that names the mutant.
+A mutant is a piece of a function's syntax tree that occurs exactly once in it, and what stands there instead, or
+nothing; or a constant, or an agent's own limit, and another value of it. Pieces are compared as trees, so that layout
+does not count; one that no longer occurs is an error that names the mutant.
 """
 
 import ast
@@ -20,24 +20,25 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from atdm.crypto import keys, prg, ring
-from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster
+from atdm.crypto import graph, keys, prg, ring
+from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, store, sums
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.blind import direction, layouts, release, veil
+from atdm.protocol.blind import direction, layouts, release, script, veil
 from atdm.protocol.blind.desk import BlindDesk
+from atdm.protocol.blind.direction import RidgeLadder
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import CollectPart
 from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
-from tests.crypto import test_keys, test_prg, test_ring, test_vectors
-from tests.protocol import test_account, test_collect, test_liar, test_opened, test_review
-from tests.reliability import test_bad_input, test_kept, test_matrix, test_secrets
+from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
+from tests.protocol import test_account, test_collect, test_liar, test_opened, test_review, test_store
+from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_secrets
 from tests.reliability import test_rules as claims
 from tests.reliability.places import desk_places, place
 
@@ -269,6 +270,19 @@ COMPANIES = every(test_account.test_a_day_has_one_company_and_within_a_block_the
 DAYS = every(test_account.test_what_a_day_was_given_to_decides_what_it_can_be_given_to)
 QUESTIONS = test_account.test_a_question_is_answered_four_times_and_a_new_one_where_there_is_room
 NOISE = test_collect.test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody
+OUTSIDE = every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)
+AFTER_A_FIT = every(claims.test_rows_under_a_fit_continue_it_for_92_days)
+EQUAL_ONLY, HALF_A_DAY = (
+    claims.test_by_default_an_agent_gives_equal_weights_only,
+    claims.test_an_agent_is_in_on_days_with_half_of_their_rows,
+)
+TEN = every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)
+TOTALS = every(test_account.test_there_is_one_total_for_three_owners_and_never_more_than_five)
+LADDERS = claims.test_a_ladder_of_ridges_goes_up_to_the_first_without_a_negative_weight
+LOST = test_store.test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_it_did_before
+DEGREES = test_graph.test_default_degree_is_complete_to_200_and_logarithmic_above
+WIRE = test_vectors.test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it
+ONE_LINE = every(test_kept.test_words_of_another_party_are_shown_as_one_printable_line)
 IN_RANGE, AGREED = "in_range", "check_words(words, keys).tobytes() == checks.tobytes()"
 VERIFIED = f"{IN_RANGE} and {AGREED}"
 ONE_COMPANY = 'any(self._company(day) not in (b"", hashed) for day in wanted.tolist())'
@@ -316,6 +330,25 @@ MUTANTS = (
            claims.test_words_computed_from_readings_saturate),
     Mutant("sum", "no part of a total is above 2/√K",
            (Edit(layouts, "part_bound", "min(clip / math.sqrt(agents), MOST_PART)", "4.0"),),
+           claims.test_words_computed_from_readings_saturate),
+    Mutant("sum", "a total is no more than its agents can add up to",
+           off((Layout, "decode", "not (np.abs(numbers) <= agents * self._most).all()")),
+           claims.test_a_total_is_no_more_than_its_agents_can_add_up_to),
+    Mutant("sum", "a budget that check words can stand", (Constant(sums, "BLIND_BUDGET", 56),),
+           partial(claims.test_an_offset_on_one_total_ends_the_run, 0)),
+    Mutant("sum", "a nonce follows from the place of its sum", gone(sessions, "sum_nonce", "context"),
+           vector("nonce of a sum")),
+    Mutant("sum", "a nonce follows from the name and shape of its sum",
+           gone(sessions, "sum_nonce", "phase", "layout.hash"), vector("nonce of a sum")),
+    Mutant("sum", "fixed point and bounds are part of the shape",
+           (Edit(Layout, "__init__", "(b.name, b.size, b.bits, float(b.bound).hex())", "(b.name, b.size)"),),
+           vector("layout")),
+    Mutant("sum", "the veil is of one run and company",
+           (Edit(Veil, "__init__", 'derive(group, "veil and check keys", run.id, run.company_hash)',
+                 'derive(group, "veil and check keys", run.id)'),), claims.test_the_veil_is_of_one_run_and_company),
+    Mutant("sum", "everybody masks with everybody up to 200", (Constant(graph, "COMPLETE_UP_TO", 100),), DEGREES),
+    Mutant("sum", "grinding nonces does not cut the graph", (Edit(graph, "regular_degree", "SIGMA", "40"),), DEGREES),
+    Mutant("sum", "what is no number is zero", (Edit(layouts, "saturated", "value == value", "True"),),
            claims.test_words_computed_from_readings_saturate),
     # Companies and days
     Mutant("company", "a day has one", off((Account, "refuses_company", ONE_COMPANY)),
@@ -368,8 +401,19 @@ MUTANTS = (
            off((company, "check_company", "min(days) < max(member.since for member in members)")),
            claims.test_a_company_with_a_later_key_sums_no_earlier_day),
     Mutant("company", "a new key gives nothing of its first six hours",
-           (Edit(AgentContext, "sendable", "if run.since:\n    far &= readings.time >= run.since * DAY + HOLE", "pass"),),
+           (Edit(AgentContext, "sendable", "far &= readings.time >= run.since * DAY + HOLE", "pass"),),
            claims.test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given),
+    Mutant("company", "two thirds, no less", (Constant(company, "OWNERS_SHARE", (1, 2)),),
+           every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
+    Mutant("company", "least_agents where the account counts",
+           (Edit(Rules, "least", "REGISTRY[protocol].account", "False"),),
+           every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_roster)),
+    Mutant("company", "it is part of the run's id",
+           (Edit(sessions, "begin_run", 'digest("run company", roster.hash(), company)',
+                 'digest("run company", roster.hash())'),), vector("run of four")),
+    Mutant("company", "its roster is part of the run's id",
+           (Edit(sessions, "begin_run", 'digest("run company", roster.hash(), company)',
+                 'digest("run company", company)'),), vector("run of four")),
     # The account
     Mutant("account", "one weighting a day", off((Account, "refuses", "known.weights not in (None, plan.weights)")),
            DAYS),
@@ -399,7 +443,8 @@ MUTANTS = (
            QUESTIONS),
     Mutant("account", "four askings of a question", (Constant(account, "MOST_ASKINGS", 5),),
            QUESTIONS),
-    Mutant("account", "the same question again is free", (Edit(Account, "refuses_question", "if times:\n    return None", "pass"),),
+    Mutant("account", "the same question again is free",
+           (Edit(Account, "refuses_question", "if times:\n    return None", "pass"),),
            QUESTIONS),
     Mutant("account", "the same question counts once", (Edit(Account, "_answered", "if times:\n    return", "pass"),),
            QUESTIONS),
@@ -425,6 +470,28 @@ MUTANTS = (
     Mutant("account", "an answer is in the store before it leaves",
            (Edit(Agent, "receive", "self._save", "lambda *_: None"),),
            claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "three counts of signs", (Constant(plan, "MOST_SIGNS", 4),), QUESTIONS),
+    Mutant("account", "rows settle their days before they leave",
+           (Edit(CollectPart, "_show", "self.own.memory.account.settle(shown, run.company, run.collect.weights, "
+                 "run.collect.step_seconds)", "pass"),), claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "an answer given again is the same or none",
+           gone(Agent, "_play", "answer_hash(replies) != entry.answer"),
+           claims.test_a_journal_that_gives_another_answer_is_not_gone_on_with),
+    Mutant("account", "what a lost run cost stays",
+           (Edit(Agent, "_resume", "memory.account.apply(entry.bookings)", "pass"),), LOST),
+    Mutant("account", "an agent whose store fails is silent",
+           (Edit(Agent, "receive", "state, self.state = self.state, AgentState.HALTED", "state = self.state"),),
+           test_store.test_an_agent_whose_store_fails_hands_out_nothing_more),
+    Mutant("account", "it is this agent's own", off((Agent, "_resume", "snapshot.identity != self._identity.public")),
+           test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
+    Mutant("account", "it is of this edition", off((store, "_disclose", "envelope.schema != SCHEMA")),
+           test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
+    Mutant("account", "the weight stays although the end was not heard",
+           (Edit(BlindPart, "remember", "self.own.memory.consent(self._consented)", "pass"),),
+           test_collect.test_the_weight_is_kept_although_the_end_of_the_fit_was_not_heard),
+    Mutant("account", "the quantum of the dither stays as first found",
+           (Edit(AgentContext, "sendable", "self.memory.quantum", "None"),),
+           claims.test_the_quantum_of_the_dither_stays_as_first_found),
     # In or out
     Mutant("in or out", "half of a day's rows", (Edit(company, "_has_enough", HALF, "True"),),
            claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
@@ -446,6 +513,10 @@ MUTANTS = (
     Mutant("in or out", "reasons are fixed texts",
            (Edit(company, "judge", "TOO_FEW", "f'{TOO_FEW}: {len(readings.time)}'"),),
            claims.test_a_reason_tells_nothing_of_readings),
+    Mutant("in or out", "readings that cannot be are not summed",
+           (Edit(AgentContext, "sendable",
+                 "usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))",
+                 "self.readings.at(there)"),), claims.test_a_reading_that_cannot_be_is_lacking),
     # An agent's own rules
     Mutant("rules", "fitted weights only if the owner allows them",
            off((Rules, "refuses", 'self.weights != "fitted"')),
@@ -507,6 +578,60 @@ MUTANTS = (
     Mutant("rules", "a run stops at the limit of totals",
            (Edit(BlindPart, "script", "len(span) < most", "len(span) < 40"),),
            claims.test_a_run_stops_at_the_agents_limit_of_totals),
+    *(Mutant("rules", f"{name} where the owner says nothing", (Limit(name, value),), killer)
+      for name, value, killer in (
+        ("protocols", ("blind", "moments"), OUTSIDE), ("weights", "fitted", EQUAL_ONLY), ("least_agents", 9, TEN),
+        ("totals", 6, TOTALS), ("agents_per_total", 2, TOTALS), ("colluders", 0, TOTALS), ("clip", 1.9, OUTSIDE),
+        ("dither", 0.0, claims.test_what_leaves_is_dithered), ("ridge", (1e-5, 300.0), OUTSIDE),
+        ("train", 0.4, OUTSIDE), ("solver_tolerance", 0.001, OUTSIDE), ("order", 5, OUTSIDE),
+        ("rows_per_parameter", 4.0, OUTSIDE), ("day_share", 0.4, HALF_A_DAY), ("days_after_fit", 93, AFTER_A_FIT),
+    )),
+    Mutant("rules", "owners for a total as many as its own",
+           gone(Rules, "refuses", "plan.agents_per_total < self.agents_per_total"), OUTSIDE),
+    Mutant("rules", "colluders as many as its own", gone(Rules, "refuses", "plan.colluders < self.colluders"), OUTSIDE),
+    Mutant("rules", "equal weights are collected, not fitted",
+           off((Rules, "refuses", 'plan.weights != "fitted"')), OUTSIDE),
+    Mutant("rules", "no weights of a fit it was not in",
+           off((Rules, "refuses_collecting", "fit is None")), AFTER_A_FIT),
+    Mutant("rules", "15 min", (Constant(plan, "LEAST_STEP", 600),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 0)),
+    Mutant("rules", "a grid that divides the day", gone(plan, "check_grid", "DAY % step"),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 1)),
+    Mutant("rules", "a grid from midnight", gone(plan, "check_grid", "plan.start % step"),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 2)),
+    Mutant("rules", "a ridge above zero", (Edit(plan, "_check_blind", "plan.ridge > 0", "True"),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 6)),
+    Mutant("rules", "two totals at least", (Edit(plan, "_check_blind", "plan.totals >= 2", "True"),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 9)),
+    Mutant("rules", "this version of the wire", (Edit(plan, "check_version", "plan.version == VERSION", "True"),),
+           case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 10)),
+    Mutant("rules", "weather of the window and no more",
+           (Edit(readings.Weather, "hash", "slice(*np.searchsorted(self.time, [first, last + 1]).tolist())",
+                 "slice(None)"),),
+           claims.test_weather_before_and_after_the_window_does_not_count),
+    Mutant("rules", "a total may have less than the plan's if its own limit is less",
+           (Edit(BlindPart, "_book", "self.own.rules.totals_for(self.session.run.owners)", "40"),),
+           claims.test_the_agents_own_limit_of_totals_counts_whatever_the_plan_says),
+    # The search
+    Mutant("search", "the first direction is scaled to the data",
+           (Edit(direction, "first_scale", "max(rss / nu, SMALLEST_SHARE)", "1.0"),),
+           claims.test_the_first_direction_is_scaled_to_the_data),
+    Mutant("search", "it ends where the tolerance is reached",
+           gone(BlindPart, "script", "residual <= plan.solver_tolerance"),
+           claims.test_the_search_ends_at_the_tolerance),
+    Mutant("search", "it ends where the residual no longer falls", gone(BlindPart, "script", "not residual < best"),
+           partial(with_patch, claims.test_the_search_ends_where_the_residual_no_longer_falls)),
+    Mutant("search", "it ends where QᵀQ is ill-conditioned", (Constant(script, "ILL_CONDITIONED", 1e30),),
+           claims.test_a_total_that_adds_nothing_ends_the_search),
+    Mutant("search", "λ follows from counts, not from the agent's own weight",
+           (Edit(BlindPart, "script", 'ladder.better(opened["negative"])',
+                 "ladder.better((found.trials @ self.parts[: len(found.descent.weights)] < 0).astype(float))"),),
+           partial(test_ridge.test_the_ridge_is_raised_as_in_the_plain_fit, "blind", 3e-4)),
+    Mutant("search", "λ only goes up in the final span", gone(RidgeLadder, "better", "not final"), LADDERS),
+    Mutant("search", "λ goes up to the first without a negative weight",
+           (Edit(RidgeLadder, "better", "count == 0", "count <= 1"),), LADDERS),
+    Mutant("search", "λ goes down by one",
+           (Edit(RidgeLadder, "better", "self.k + up - down", "self.k + up"),), LADDERS),
     # The release
     *(Mutant("release", rule, (Edit(release, "verify", old, new),), lie(what)) for rule, old, new, what in (
         ("α is worked out again", "(own_alpha, alpha)", None, "alpha"),
@@ -569,6 +694,23 @@ MUTANTS = (
            vector("questions")),
     Mutant("release", "a question follows from the seal",
            gone(BlindPart, "_take_seal", "numbers"), vector("unsealed")),
+    Mutant("release", "the leader's descent converged where everybody's did",
+           gone(release, "verify", "converged != own.converged"),
+           claims.test_a_leader_that_denies_that_its_descent_converged_ends_the_run),
+    Mutant("release", "c is finite",
+           off((release, "unpack_sealed", "not (np.isfinite(weights).all() and np.isfinite(previous).all())")),
+           vector("bad_seal_with_an_infinite_weight")),
+    Mutant("release", "not before the seal", off((BlindDesk, "_release", "not self._seal")),
+           claims.test_a_part_of_a_release_before_the_seal_is_ignored),
+    Mutant("release", "a seal is no larger than its numbers",
+           off((BlindDesk, "_pass_seal", "len(message.box) > sealed_size(self.run.plan, self._sums) + BOX_BYTES")),
+           claims.test_a_seal_larger_than_its_numbers_ends_the_run),
+    Mutant("release", "a box of a release is of one run",
+           gone(release, "seal_release", "run") + gone(release, "open_release", "run"),
+           claims.test_a_box_of_a_release_opens_in_its_own_run_only),
+    Mutant("release", "an agent vouches for a purpose and a version",
+           (Edit(BlindPart, "_release", 'self.own.identity.sign("vouch", VERSION, hashed)',
+                 "self.own.identity.sign(hashed)"),), WIRE),
     # Rows that open to the aggregator
     Mutant("collect", "a row somebody lacks does not open",
            (Edit(CollectPart, "_send",
@@ -587,8 +729,13 @@ MUTANTS = (
            (Edit(collect, "show_layout", "63 if equal else TOTAL_BITS", "63"),),
            partial(claims.test_totals_have_sixteen_fractional_bits_and_no_more, 10)),
     Mutant("collect", "everybody is counted in it",
-           (Edit(collect, "opened_offer", "layout.decode(total, agents)", "pass"), *off((Layout, "decode", "int(total[-1]) != agents"))),
+           (Edit(collect, "opened_offer", "layout.decode(total, agents)", "pass"),
+            *off((Layout, "decode", "int(total[-1]) != agents"))),
            partial(with_patch, test_bad_input.test_a_count_that_is_not_the_companys_ends_the_run, "collect")),
+    Mutant("collect", "totals come in order", off((CollectPart, "receive", "total.step != self.step")),
+           of_an_agent("running/offer", protocol="collect")),
+    Mutant("collect", "no row offered ends it", off((CollectPart, "_show", "not everybody.any()")),
+           claims.test_rows_that_nobody_offered_end_the_run),
     # Sums of moments and paper
     Mutant("opened", "consent after everybody's receipt",
            off((opened.OpenPart, "_consent", 'self.plan.masks == "ring"')),
@@ -612,8 +759,9 @@ MUTANTS = (
            off((sessions.Session, "__init__", "own != exchange.public")),
            test_bad_input.test_an_agent_whose_own_key_is_not_in_the_run_stops),
     Mutant("keys", "the run is its plan, company, days, nonces and keys",
-           (Edit(sessions, "begin_run", 'digest("run", VERSION, announce.plan.hash(), company_hash, keys.days, keys.nonces, '
-                 'keys.exchange)', 'digest("run", VERSION, announce.plan.hash(), company_hash, keys.nonces)'),),
+           (Edit(sessions, "begin_run",
+                 'digest("run", VERSION, announce.plan.hash(), company_hash, keys.days, keys.nonces, keys.exchange)',
+                 'digest("run", VERSION, announce.plan.hash(), company_hash, keys.nonces)'),),
            vector("run of four on other days")),
     Mutant("keys", "a box is for one receiver of one run",
            (Edit(keys, "_box_key", 'pack("seal", purpose, sender, receiver, *associated)', 'pack("seal", purpose)'),),
@@ -629,11 +777,22 @@ MUTANTS = (
            off((Agent, "_take_roster", "roster.serial < self.own.memory.serial")),
            test_liar.test_an_agent_never_takes_an_older_roster),
     Mutant("roster", "a run is for the agent's own",
-           off((Agent, "_find_roster", "wanted != self.roster.hash()")), claims.test_an_agent_takes_no_run_of_another_roster),
+           off((Agent, "_find_roster", "wanted != self.roster.hash()")),
+           claims.test_an_agent_takes_no_run_of_another_roster),
     Mutant("roster", "the newest there is",
            (Edit(Agent, "_find_roster", "self._renew_roster is not None",
                  "self._renew_roster is not None and wanted != self.roster.hash()"),),
            test_review.test_an_agent_looks_for_the_newest_roster_before_it_answers),
+    Mutant("roster", "of the authority that was pinned", off((roster, "check_roster", "roster.authority != authority")),
+           claims.test_a_roster_of_another_authority_is_refused_before_its_signature_counts),
+    Mutant("roster", "everybody once", off((roster, "check_distinct", "len(set(values)) != len(values)")),
+           claims.test_a_roster_out_of_order_or_with_somebody_twice_is_refused_though_signed),
+    Mutant("roster", "in the order of keys",
+           off((roster, "check_roster",
+                "list(roster.members) != sorted(roster.members, key=lambda member: member.identity)")),
+           claims.test_a_roster_out_of_order_or_with_somebody_twice_is_refused_though_signed),
+    Mutant("roster", "its number is signed", gone(roster.Roster, "hash", "self.serial"),
+           claims.test_no_roster_is_taken_but_the_authoritys),
     # Messages
     Mutant("messages", "the same one gets the same bytes", off((Agent, "receive", "data == seen")),
            partial(test_matrix.test_the_message_that_belongs_next_is_accepted_where_the_table_says,
@@ -655,6 +814,21 @@ MUTANTS = (
            (Edit(Agent, "_join", "announce.attempt <= under_way.attempt", "False"),), of_an_agent("running/open")),
     Mutant("messages", "only the leader seals", gone(BlindDesk, "_pass_seal", "sender != 0", "self._seal"),
            every(test_liar.test_only_the_leader_seals_and_once)),
+    Mutant("messages", "a sum has everybody's words",
+           (Edit(desk.RunningTotal, "add", "len(self._from) == self.agents", "len(self._from) >= self.agents - 1"),),
+           partial(claims.test_an_offset_on_one_total_ends_the_run, 0)),
+    Mutant("messages", "a sum is of one name and length",
+           off((desk.RunningTotal, "add", "phase != self.phase or len(words) != len(self.total)")),
+           claims.test_words_of_another_name_end_a_sum),
+    Mutant("messages", "two answers to one announcement end the run",
+           off((Aggregator, "_gather", "sender in self.answers")),
+           claims.test_two_answers_of_one_agent_to_one_announcement_end_the_run),
+    Mutant("messages", "outsiders' refusals are not heard", off((Aggregator, "_refused", "sender not in self._place")),
+           partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_company, messages.Refuse)),
+    Mutant("messages", "the end of another run is ignored",
+           off((Agent, "_stop", "expect(message, Abort).run not in known")), of_an_agent("running/open")),
+    Mutant("messages", "words of others are one printable line",
+           (Edit(messages, "one_line", 'c if c.isprintable() else " "', "c"),), ONE_LINE),
     Mutant("messages", "no days beyond number are answered",
            off((agents.Agent, "_verdict", "reason is not None and day_count(plan) > MOST_DAYS")),
            partial(test_kept.test_a_plan_that_no_window_can_have_is_refused_before_anything_is_allocated,
