@@ -166,7 +166,7 @@ def conduct(home: Home, readings: Readings) -> str | None:
             getattr(twin, what)(*given)
         except (Killed, PeerError):
             pass
-        if twin.seen != home.seen[: len(twin.seen)]:
+        if twin.seen and twin.seen[-1] != home.seen[len(twin.seen) - 1]:
             one, other = home.seen[len(twin.seen) - 1], twin.seen[-1]
             return f"with other readings {other!r:.300} instead of {one!r:.300}"
     one, other = (each.started().own.memory.account for each in (home, twin))

@@ -11,7 +11,7 @@ table of docs/reliability.md; simulation.py tells one in most worlds of months, 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import derive, open_sealed, seal
 from atdm.errors import RunAborted
 from atdm.protocol.blind.release import open_release, seal_release, vouched
+from atdm.protocol.company import bits
 from atdm.protocol.messages import (
     Abort,
     Announce,
@@ -34,14 +35,11 @@ from atdm.protocol.messages import (
     Secrets,
     Total,
 )
-from atdm.protocol.plan import DAY, VERSION, Collect, Plan
+from atdm.protocol.plan import DAY, VERSION, Collect, Plan, day_count
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.session import announce_hash, make_keys
 
-if TYPE_CHECKING:
-    pass
-
-World = Any if not TYPE_CHECKING else "Simulation"
+World = Any  # a Simulation, which imports this table
 Posted = list[tuple[int, Any]]  # home, message
 change = msgspec.structs.replace
 
@@ -69,6 +67,14 @@ def offset(data: bytes, world: World) -> bytes:
     return ring.to_bytes(words)
 
 
+def off_by_a_bit(world: World, message: Total) -> Total:
+    return change(message, words=offset(message.words, world))
+
+
+def flipped(world: World, message: Any) -> Any:
+    return change(message, box=message.box[:-1] + bytes([message.box[-1] ^ 1]))
+
+
 def on(kind: type, change_of: Callable[..., Any], some: bool = False) -> Callable[..., Posted | None]:
     """Messages of a kind become what change_of(world, message) gives; some: for one home only."""
 
@@ -89,11 +95,8 @@ def earlier(kind: type, renamed: bool = False) -> Callable[..., Any]:
         if not known:
             return None
         found = world.rng.choice(known[-40:])
-        return (
-            change(found, **{k: getattr(message, k) for k in ("run", "step") if hasattr(message, k)})
-            if renamed
-            else found
-        )
+        name = {k: getattr(message, k) for k in ("run", "step") if renamed and hasattr(message, k)}
+        return change(found, **name)
 
     return other
 
@@ -111,17 +114,15 @@ def two_plans(world: World, message: Any, homes: list[int]) -> Posted | None:
     if isinstance(message, Announce):
         plan = message.plan
         other = change(plan, ridge=plan.ridge + 1.0) if isinstance(plan, Plan) else fewer_rows(world, plan)
-        world.kept["two"] = set(homes[::2])
-        return [(i, change(message, plan=other) if i in world.kept["two"] else message) for i in homes]
+        return [(i, message if n % 2 else change(message, plan=other)) for n, i in enumerate(homes)]
     if not isinstance(message, Keys):
         return None
-    return [(i, everybodys_keys(world)) for i in world.enrolled()]
+    keys = everybodys_keys(world)
+    return [(i, keys) for i in world.enrolled()]
 
 
 def fewer_rows(world: World, plan: Collect) -> Collect:
-    flags = np.array([world.rng.random() < 0.7 for _ in range(plan.length)])
-    flags[0] = True
-    return change(plan, asked=np.packbits(flags, bitorder="little").tobytes())
+    return change(plan, asked=bits(np.array([k == 0 or world.rng.random() < 0.7 for k in range(plan.length)])))
 
 
 def everybodys_keys(world: World) -> Keys:
@@ -141,9 +142,14 @@ def two_companies(world: World, message: Any, homes: list[int]) -> Posted | None
     return [(i, keys[n % 2]) for n, i in enumerate(world.enrolled())]
 
 
-def all_days(world: World, message: Keys) -> Keys:
-    count = -(-8 * len(message.days) // 8)
-    return change(message, days=(b"\xff" * count)[: len(message.days)])
+def all_days(world: World, message: Keys) -> Keys | None:
+    days = every_day(world)
+    return change(message, days=days) if days != message.days else None
+
+
+def every_day(world: World) -> bytes:
+    """Of the plan, as bits."""
+    return bits(np.ones(day_count(world.role._announce.plan), dtype=bool))
 
 
 def another_key(world: World, message: Keys) -> Keys:
@@ -157,6 +163,8 @@ def claimed(world: World, message: Total) -> Total | None:
     if world.role.run is None or world.role.run.announced.protocol != "collect":
         return None
     words = ring.from_bytes(message.words, len(message.words) // 8)
+    if not words[:-1].any():
+        return None
     words[:-1] = 0
     return change(message, words=ring.to_bytes(words))
 
@@ -209,11 +217,9 @@ def old_announcement(world: World, message: Any, homes: list[int]) -> Posted | N
     return [(victim, again), *((i, message) for i in homes)]
 
 
-def left_out_of_sum(world: World, message: Any) -> Any:
+def left_out_of_sum(world: World, message: Total) -> Total:
     """A sum without one agent's words: the aggregator takes off what that agent sent."""
-    sent = [each for each in world.sums.get((getattr(message, "run", b""), getattr(message, "step", -1)), [])]
-    if not isinstance(message, Total) or not sent:
-        return None
+    sent = world.sums[message.run, message.step]
     words = ring.from_bytes(message.words, len(message.words) // 8)
     return change(message, words=ring.to_bytes(words - ring.from_bytes(sent[0], len(words))))
 
@@ -347,10 +353,10 @@ def group_secret(whole: bool) -> Callable[..., Any]:
 
 def resealed(world: World, message: Any) -> Seal | None:
     """The leader's seal with one of its numbers changed."""
-    part = leads(world)
-    if not isinstance(message, Seal) or part is None or world.role.run is None or world.role.run.id != message.run:
+    part, desk = leads(world), world.role.desk
+    if not isinstance(message, Seal) or part is None or desk is None or desk.run.id != message.run or desk._seal:
         return None
-    key = derive(part._group, "seal", message.run, world.role.desk._context)  # not yet moved on by this seal
+    key = derive(part._group, "seal", message.run, desk._context)
     ends = {"purpose": "seal", "sender": part.session.run.members[0].identity, "receiver": "agents"}
     numbers = np.frombuffer(open_sealed(key, message.box, **ends), "<f8").copy()
     numbers[world.rng.randrange(len(numbers) - 4)] *= world.rng.choice([1 + 1e-6, -1.0, np.nan, np.inf, 1 + 1e-12])
@@ -370,11 +376,9 @@ def a_second_seal(world: World, message: Any) -> list[Any] | None:
 def two_seals(world: World, message: Any, homes: list[int]) -> Posted | None:
     """With the aggregator's help one agent sees another seal."""
     other = world.kept.get("seal")
-    return (
-        [(i, other if i == homes[0] else message) for i in homes]
-        if isinstance(message, Seal) and other is not None and other.run == message.run
-        else None
-    )
+    if not isinstance(message, Seal) or other is None or other.run != message.run:
+        return None
+    return [(i, other if i == homes[0] else message) for i in homes]
 
 
 def other_numbers(world: World, message: Any) -> list[Any] | None:
@@ -428,15 +432,15 @@ def falsified(phases: tuple[str, ...], by: Callable[..., int], block: str, agree
         words = ring.from_bytes(message.words, len(message.words) // 8)
         layout = part._veil.layout if hasattr(part, "_veil") else part.layout
         at = layout._at[block]
-        k = world.rng.randrange(at.start, max(at.stop, at.start + 1)) if at.stop > at.start else at.start
+        k = world.rng.randrange(at.start, at.stop)
         delta = np.uint64(by(world) % 2**64)
         words[k] += delta
         if agree and hasattr(part, "_veil"):
             words[-ring.CHECK_WORDS :] += part._veil._keys[:, k] * delta
         if block == "load":
             stamps = part.kept if hasattr(part, "_veil") else part.times[world.offered(part)]
-            bits = next(each.bits for each in layout.blocks if each.name == "load")
-            world.false[message.run, int(stamps[k - at.start])] = int(delta.astype(np.int64)) / 2.0**bits
+            scale = next(2.0**each.bits for each in layout.blocks if each.name == "load")
+            world.false[message.run, int(stamps[k - at.start])] = int(delta.astype(np.int64)) / scale
         return [change(message, words=ring.to_bytes(words))]
 
     return up
@@ -478,10 +482,7 @@ def in_everywhere(world: World, message: Any) -> list[Any] | None:
     """In on every day, whatever it has or gave, under its signature."""
     if not isinstance(message, Ready):
         return None
-    announce = world.role._announce
-    count = (announce.plan.start % DAY + (announce.plan.length - 1) * announce.plan.step_seconds) // DAY + 1
-    days = np.packbits(np.ones(count, dtype=bool), bitorder="little").tobytes()
-    key = world.homes[world.liar].key
+    announce, days, key = world.role._announce, every_day(world), world.homes[world.liar].key
     signature = key.sign("ready", announce_hash(announce), days, message.nonce, message.exchange)
     return [change(message, days=days, reason="", signature=signature)] if days != message.days else None
 
@@ -525,17 +526,12 @@ def forged(world: World, message: Any, homes: list[int]) -> Posted | None:
     """The liar gave the group secret away: the aggregator makes totals that open, to numbers of its choice."""
     agent = world.homes[world.liar].agent
     part = agent.part if agent is not None else None
-    if not isinstance(message, Total) or not hasattr(part, "_veil") or message.step == 0:
+    if not isinstance(message, Total) or not hasattr(part, "_veil") or part.session.run.id != message.run:
+        return None
+    if not part.step == message.step > 0 or not part._veil.veiled:
         return None
     veil, rng = part._veil, world.rng
     total = ring.from_bytes(message.words, len(message.words) // 8)
-    if (
-        message.run != part.session.run.id
-        or not veil.veiled
-        or len(total) != len(veil._veil)
-        or part.step != message.step
-    ):
-        return None
     plain = (total - veil._veil)[: -ring.CHECK_WORDS].view(np.int64).copy()
     at = veil.layout._at[rng.choice([block.name for block in veil.layout.blocks if block.size])]
     way = rng.choice(["scale", "zero", "noise", "turn"])
@@ -559,14 +555,13 @@ def huge(world: World) -> int:
 
 
 A, L, G = "aggregator", "leader", "agent"
-FIT_SUMS = ("rows", "open", "step", "signs")
 
 LIES = {
     # Sums
     "forged total": Lie(liar=A, does="adds a number to a word of a total", spoils=True,
-                        down=on(Total, lambda w, m: change(m, words=offset(m.words, w)))),
+                        down=on(Total, off_by_a_bit)),
     "forged for one": Lie(liar=A, does="shows one agent another total than the others", spoils=True,
-                          down=on(Total, lambda w, m: change(m, words=offset(m.words, w)), some=True)),
+                          down=on(Total, off_by_a_bit, some=True)),
     "earlier total": Lie(liar=A, does="shows a total of an earlier step or run under the name of this one", spoils=True,
                          down=on(Total, earlier(Total, renamed=True))),
     "sum without one": Lie(liar=A, does="takes one agent's words off a total", down=on(Total, left_out_of_sum)),
@@ -576,10 +571,10 @@ LIES = {
     "rows hidden from one": Lie(liar=A, does="hides an offered row from one agent", down=on(Total, hidden, some=True)),
     # Boxes
     "altered seal": Lie(liar=A, does="flips a bit of the leader's seal",
-                        down=on(Seal, lambda w, m: change(m, box=m.box[:-1] + bytes([m.box[-1] ^ 1])))),
+                        down=on(Seal, flipped)),
     "earlier seal": Lie(liar=A, does="passes a seal of an earlier run on", down=on(Seal, earlier(Seal, renamed=True))),
     "altered secret": Lie(liar=A, does="flips a bit of a sealed group secret",
-                          down=on(Secret, lambda w, m: change(m, box=m.box[:-1] + bytes([m.box[-1] ^ 1])))),
+                          down=on(Secret, flipped)),
     "secrets swapped": Lie(liar=A, does="gives an agent the group secret sealed for another", down=swapped_secrets),
     # Keys, companies, days
     "earlier keys": Lie(liar=A, does="sends the keys of an earlier run", down=on(Keys, earlier(Keys))),

@@ -177,11 +177,11 @@ class Simulation:
 
     def _readings(self, i: int) -> Readings:
         """All rows, or without some: single ones, or a day and a half."""
-        name, rng, count = self.cluster.agents[i], self.rng, len(self.time)
+        name, rng, count, often = self.cluster.agents[i], self.rng, len(self.time), 0.2 if self.months else 0.05
         rows = np.arange(count)
-        if rng.random() < 0.05:
+        if rng.random() < often:
             rows = np.delete(rows, rng.sample(range(count), 2))
-        if rng.random() < 0.05:
+        if rng.random() < often:
             first = rng.randrange(count - 6)
             rows = np.setdiff1d(rows, np.arange(first, first + 6))
         columns = (self.cluster.temperature[name].to_numpy(float), self.cluster.load[name].to_numpy(float))
@@ -579,7 +579,9 @@ class Simulation:
 
     def _same_as_before(self, rows: np.ndarray, numbers: np.ndarray, company: list[int]) -> None:
         """A stamp that opens again opens to the same numbers, unless every member of then and now lost its disk."""
-        for stamp, *found in zip(rows.tolist(), *numbers, strict=True) if not self.false else ():
+        if self.false:
+            return  # a liar may say something else of its own reading each time
+        for stamp, *found in zip(rows.tolist(), *numbers, strict=True):
             members, known = self.opened.setdefault(stamp, (frozenset(company), found))
             remember = (members | frozenset(company)) - self.wiped
             need(known == found or not remember & members, f"stamp {stamp} opened to other numbers than before")
@@ -587,7 +589,7 @@ class Simulation:
     def _check_rows(self, outcome: Collected, plan: Collect) -> None:
         company = self._company()
         if self.lie is not None and self.lie.spoils:
-            return
+            return  # rows carry no check words: what a liar spoils is its own result, or its own part of one
         temperature, load = self._columns(company, outcome.time)
         weights = np.ones(len(company))
         if plan.fit:
@@ -606,8 +608,9 @@ class Simulation:
         company, blind = self._company(), plan.protocol == "blind"
         estimate = outcome.estimate
         self.seen[str(estimate.status)] += 1
-        if self.lie is not None and self.lie.spoils:
+        if self.lie is not None and self.lie.spoils and self.lie.liar != "aggregator":  # who cannot alter veiled sums
             self.fits.append((self.role.run.id, frozenset(company), {}))
+            self._check_model(outcome, plan, company)
             return
         temperature, load = self._columns(company, outcome.kept)
         exact = self._load(load, outcome.kept, BLIND_BUDGET if blind else OPEN_BUDGET)
@@ -627,7 +630,8 @@ class Simulation:
         need(estimate.ridge == found.estimate.ridge, "another ridge than the plain fit")
 
     def _check_released(self, outcome: Outcome, plan: Plan, company: list[int], temperature: np.ndarray) -> None:
-        """The state is that of the agents' weights, the model that of the state, and the only one over its days."""
+        """The state is that of the agents' weights, the model that of the state, and the only one over its days, also
+        where a member makes up words of its own."""
         run, estimate = self.role.run.id, outcome.estimate
         weights = {i: weight for i in company if (weight := self._weight(i, run)) is not None}
         self.fits.append((run, frozenset(company), weights))
@@ -636,13 +640,16 @@ class Simulation:
             need(abs(own.sum() - 1.0) < 1e-6, "the weights do not add up to one")
             off = np.abs(temperature @ own - estimate.state).max()
             need(off < 2e-3, f"the state is not that of the weights: {off:.1e} K off")
-        rss = regression_rss(plan, outcome, self.weather)
+        self._check_model(outcome, plan, company)
+        self._same_as_before(outcome.kept, (estimate.state, outcome.load), company)
+
+    def _check_model(self, outcome: Outcome, plan: Plan, company: list[int]) -> None:
+        estimate, rss = outcome.estimate, regression_rss(plan, outcome, self.weather)
         need(abs(rss - estimate.rss) <= 1e-8 * (1 + rss), "the model is not that of the state")
         numbers = tuple(p.tobytes() for p in (outcome.kept, estimate.state, *estimate.coefficients.parts()))
         for day in np.unique(outcome.kept // DAY).tolist():
             members, known = self.models.setdefault(day, (frozenset(company), numbers))
             need(known == numbers or members <= self.wiped, "two models were released over one day")
-        self._same_as_before(outcome.kept, (estimate.state, outcome.load), company)
 
     def _weight(self, i: int, run: bytes) -> float | None:
         """The agent's own weight in a fit; None where it lost its disk."""
