@@ -99,8 +99,11 @@ def test_a_company_with_a_later_key_sums_no_earlier_day() -> None:
     keys = [SigningKey(bytes([i + 1]) * 32).public for i in range(10)]
     enrolled = sign_roster(AUTHORITY, [(f"zone{i}", f"home{i}", k) for i, k in enumerate(keys)], 2, {keys[3]: FIRST})
     for day in (FIRST, FIRST - 1):
+        agreed = SimpleNamespace(
+            announced=rows(day), days=(day, FIRST + 5), company=b"".join(keys), owners=10, since=FIRST
+        )
         with nullcontext() if day == FIRST else pytest.raises(RunAborted, match="enrolled later"):
-            check_company(enrolled.members, enrolled, [day, FIRST + 5], b"".join(keys), Account(), Rules(), rows(day))
+            check_company(agreed, enrolled, Account(), Rules())
 
 
 def test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given() -> None:

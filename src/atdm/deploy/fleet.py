@@ -20,7 +20,7 @@ import numpy as np
 from atdm.errors import DataError, RunAborted
 from atdm.protocol.account import BLOCK
 from atdm.protocol.company import Answers, Choose, large_enough
-from atdm.protocol.roster import Roster
+from atdm.protocol.roster import Roster, owners_of
 from atdm.transport.disk import lock, replace_file
 from atdm.types import BoolArray
 
@@ -88,8 +88,8 @@ class Fleet:
                 found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)
                 if waiting or (days.any() and found != company):
                     break
-                members = tuple(member for member in roster.members if member.identity.hex() in found)
-                if large_enough(members, roster, least):
+                owners = owners_of([member for member in roster.members if member.identity.hex() in found])
+                if large_enough(owners, roster, least):
                     days[i], company = True, found
             if not days.any():
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)

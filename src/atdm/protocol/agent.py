@@ -41,7 +41,7 @@ from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.registry import REGISTRY, side
-from atdm.protocol.roster import Roster, check_roster
+from atdm.protocol.roster import Roster, check_roster, place_of
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
@@ -278,13 +278,14 @@ class Agent:
             if self._announce is None:
                 raise PeerError("no run was announced: ignored")
             run = begin_run(self._announce, self.roster, expect(message, Keys))
-            if all(member.identity != self._identity.public for member in run.members):
+            place = place_of(self._identity.public, run.members)
+            if place is None:
                 raise RunAborted("this agent is not in the company")
-            session = Session(run, run.index(self._identity.public), self._exchange, self._seed)
+            session = Session(run, place, self._exchange, self._seed)
         except PeerError as error:
             raise RunAborted(str(error)) from None
         plan, memory = run.announced, self.own.memory
-        check_company(run.members, self.roster, run.days, run.company, memory.account, self.own.rules, plan)
+        check_company(run, self.roster, memory.account, self.own.rules)
         if isinstance(plan, Collect) and plan.fit and memory.fits[plan.fit].company != run.company:
             raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
         if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(run.owners) < 2:

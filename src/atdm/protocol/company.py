@@ -12,8 +12,8 @@ Rule 3: a company has at least ten owners and at least two thirds of those in th
 operator's choice: `choose` is the usual one for a window.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,12 @@ from atdm.protocol.account import Account, Judged
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
 from atdm.protocol.registry import REGISTRY
-from atdm.protocol.roster import Members, Roster, owners_of
+from atdm.protocol.roster import Roster, owners_of
 from atdm.protocol.rules import Rules
 from atdm.types import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from atdm.protocol.session import Run
 
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
 
@@ -128,21 +131,19 @@ def rows_of(plan: AnyPlan, days: BoolArray) -> IntArray:
     return time[asked]
 
 
-def large_enough(members: Members, roster: Roster, least: int) -> bool:
-    owners, (part, whole) = owners_of(members), OWNERS_SHARE
+def large_enough(owners: int, roster: Roster, least: int) -> bool:
+    part, whole = OWNERS_SHARE
     return owners >= least and whole * owners >= part * roster.owners()
 
 
-def check_company(
-    members: Members, roster: Roster, days: Sequence[int], company: bytes, account: Account, rules: Rules, plan: AnyPlan
-) -> None:
+def check_company(run: "Run", roster: Roster, account: Account, rules: Rules) -> None:
     """An agent's own look at the company that the aggregator named."""
-    if not large_enough(members, roster, rules.least(plan.protocol)):
+    if not large_enough(run.owners, roster, rules.least(run.announced.protocol)):
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
-    if min(days) < max(member.since for member in members):
+    if min(run.days) < run.since:
         raise RunAborted("a member of the company was enrolled later than a day of the run")
-    if REGISTRY[plan.protocol].account:
-        if (reason := account.refuses_company(days, company)) is not None:
+    if REGISTRY[run.announced.protocol].account:
+        if (reason := account.refuses_company(run.days, run.company)) is not None:
             raise RunAborted(reason)
 
 
@@ -165,7 +166,7 @@ def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], Boo
         won_back = (out & (out.sum(axis=0) == 1)).sum(axis=1)  # days that are lost for this home alone
         worst = min(range(len(company)), key=lambda i: (-won_back[i], -out[i].sum(), company[i]))
         del company[worst]
-    if not large_enough(tuple(roster.members[place] for place in company), roster, least):
+    if not large_enough(owners_of([roster.members[place] for place in company]), roster, least):
         raise RunAborted(
             f"{len(answers)} of {len(roster)} agents answered and {len(company)} are in on the same days: a company "
             f"needs {least} owners and two thirds of the roster; wait for more, or choose other days"

@@ -6,6 +6,7 @@ Rule 3: a key enrolled later gives no day before it was: its home may have given
 Rule 4: the order of the identity keys is the order of the members: the same at every party.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -48,10 +49,16 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash
         return owners_of(self.members)
 
     def index(self, identity: bytes) -> int:
-        for i, member in enumerate(self.members):
-            if member.identity == identity:
-                return i
-        raise PeerError("this agent is not in the roster: ask the enrolment authority for the current one")
+        place = place_of(identity, self.members)
+        if place is None:
+            raise PeerError("this agent is not in the roster: ask the enrolment authority for the current one")
+        return place
+
+
+def place_of(identity: bytes, members: Members) -> int | None:
+    """Among members in the order of their keys (Rule 4)."""
+    place = bisect_left(members, identity, key=lambda member: member.identity)
+    return place if place < len(members) and members[place].identity == identity else None
 
 
 def owners_of(members: Sequence[Member]) -> int:

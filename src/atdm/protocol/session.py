@@ -55,9 +55,6 @@ class Run:
     def agents(self) -> int:
         return len(self.members)
 
-    def index(self, identity: bytes) -> int:
-        return next(i for i, member in enumerate(self.members) if member.identity == identity)
-
     def graph(self) -> Graph:
         return _graph(self.agents, self.id)
 
