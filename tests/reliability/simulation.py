@@ -74,7 +74,7 @@ FAULTS = (
 ENDS = ("converged", "capped", "rows", "rows of a fit", "no rows", "no result")
 KINDS = ("fitted", "fitted", "fitted", "equal", "equal", "moments", "paper")  # of even seeds; odd ones are months
 HONEST = 0.1  # share of worlds of months in which nobody lies
-LYING = 0.5  # of the sums at which a lie could be told; whatever comes once in a run is always lied about
+LYING = 0.5  # of the sums of a fit at which a lie could be told; whatever comes once in a run is always lied about
 TRIES = 8  # of one message
 MOST_STEPS = 20_000  # events of one attempt; a run takes a few hundred
 CLUSTERS = 4  # for each number of agents, so that plain fits are found once
@@ -302,7 +302,8 @@ class Simulation:
     def _lied(self, hook: str, *given: Any) -> Any:
         """What the liar does here; None: the truth."""
         lie = getattr(self.lie, hook) if self.lie is not None else None
-        often = bool(given) and isinstance(given[0], Masked | Total)
+        summed = bool(given) and isinstance(given[0], Masked | Total)
+        often = summed and self.role._announce.plan.protocol == "blind"
         if lie is None or (often and self.rng.random() >= LYING):
             return None
         with np.errstate(over="ignore", invalid="ignore"):

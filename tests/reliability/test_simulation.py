@@ -49,7 +49,7 @@ def test_every_lie_is_told_in_a_thousand_runs() -> None:
     chunks = [of_a_thousand(first) for first in range(0, 1000, CHUNK)]
     print(summary(chunks))
     told = {name: sum(chunk.seen[f"lie: {name}"] for chunk in chunks) for name in LIES}
-    assert min(told.values()) >= 2, told
+    assert all(told.values()), told
 
 
 # The oracle could fail
