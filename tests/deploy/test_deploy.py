@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from contextlib import closing
 from dataclasses import replace
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.deploy.agent import link_agent
-from atdm.deploy.aggregator import Conductor
+from atdm.deploy.aggregator import fit_of
+from atdm.deploy.conductor import Conductor
 from atdm.deploy.enrolment import create_roster, read_agent
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.server import LocalServer
@@ -35,7 +37,7 @@ EXACT = replace(LOOSE, dither=0.0, clip=1e9, solver_tolerance=1e-3)  # so that t
 
 @pytest.fixture(autouse=True)
 def short_farewell(monkeypatch):
-    monkeypatch.setattr("atdm.deploy.aggregator.FAREWELL", 1.0)  # s; of an agent that hangs it would take all
+    monkeypatch.setattr("atdm.deploy.conductor.FAREWELL", 1.0)  # s; of an agent that hangs it would take all
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +198,7 @@ def test_an_agent_that_sends_rubbish_twice_and_late_does_no_harm(fresh):
 
             noise = asyncio.create_task(shout())
             try:
-                return await asyncio.wait_for(conductor.run(), 20)
+                return fit_of(conductor, *await asyncio.wait_for(conductor.carry(), 20))
             finally:
                 for t in (noise, task):
                     t.cancel()
@@ -265,25 +267,49 @@ def mute(monkeypatch, seat, slot: int) -> None:
     monkeypatch.setattr(AgentLink, "_reply", some)
 
 
-def test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait_for_the_next(theatre, monkeypatch):
+@pytest.mark.parametrize("weights", ["equal", "fitted"])
+def test_who_falls_silent_before_a_reading_left_is_left_out_and_the_others_go_on(tmp_path, weights, monkeypatch):
+    """It answers the announcement, each time, and nothing after it."""
+    theatre, said = Theatre(tmp_path, agents=5, weights=weights, rules=EXACT, solver_tolerance=1e-3), []
+    victim = theatre.stage.names[2]
+
     async def hang():
         async with theatre.agents(server.url) as seats:
-            victim = theatre.stage.names[2]
             mute(monkeypatch, seats[victim], 1)
-            with pytest.raises(RunAborted, match=rf"no answer from {victim} within 0\.7 s"):
-                await theatre.aggregate(server.url, deadline=0.7)
-            return {name: seat.agent.state for name, seat in seats.items() if name != victim}
+            return (await theatre.aggregate(server.url, said.append, wait=1.0)).fit
 
     with theatre.stage.server() as server:
-        states = asyncio.run(hang())
-    assert set(states.values()) == {"aborted"}
+        found = asyncio.run(hang())
+    assert f"broken off before any reading left: no answer from {victim} within 1 s; asking again" in said
+    expected = fit(without(theatre.cluster, victim), "plain", **{**PLAN, "weights": weights})
+    assert found.agents == 4 and found.out == {victim: "left out"}
+    np.testing.assert_allclose(found.state, expected.state, atol=1e-7 if weights == "equal" else 1e-3)
+
+
+def test_who_falls_silent_after_a_reading_left_costs_a_fit_its_days_and_says_which_would_do(fresh, monkeypatch):
+    async def hang():
+        async with fresh.agents(server.url) as seats:
+            victim = max(seats, key=lambda name: seats[name].keys.identity.public)  # not the leader
+            mute(monkeypatch, seats[victim], 3)  # the total of rows
+            with pytest.raises(RunAborted) as caught:
+                await fresh.aggregate(server.url, deadline=0.7)
+            return victim, str(caught.value), {seat.agent.state for name, seat in seats.items() if name != victim}
+
+    with fresh.stage.server() as server:
+        victim, text, states = asyncio.run(hang())
+    days = f"{fresh.cluster.time[0]:%Y-%m-%d} to {fresh.cluster.time[-1]:%Y-%m-%d}"
+    assert text == (
+        f"no answer from {victim} within 0.7 s; readings of {days} were asked for, so that only this company can fit "
+        "these days: repeat the command when all of it is back, or fit days before or after them"
+    )
+    assert states == {"aborted"}
 
 
 def test_an_aggregator_that_is_told_to_stop_tells_everybody(theatre, monkeypatch):
     async def stop_it():
         async with theatre.agents(server.url) as seats, theatre.conducting(server.url) as conductor:
             mute(monkeypatch, seats[theatre.stage.names[2]], 1)
-            running = asyncio.create_task(conductor.run())
+            running = asyncio.create_task(conductor.carry())
             while len(conductor.hub.slots) < 2:
                 await asyncio.sleep(0.05)
             await asyncio.sleep(0.3)
@@ -333,8 +359,8 @@ def test_what_was_released_is_kept_by_an_aggregator_that_is_told_to_stop(fresh, 
         monkeypatch.setattr(Conductor, "_send", send)
         monkeypatch.setattr(Conductor, "_farewell", farewell)
         async with fresh.agents(server.url), fresh.conducting(server.url) as conductor:
-            running = asyncio.create_task(conductor.run())
-            return await asyncio.wait_for(running, 20)
+            running = asyncio.create_task(conductor.carry())
+            return fit_of(conductor, *await asyncio.wait_for(running, 20))
 
     with fresh.stage.server() as server:
         assert len(asyncio.run(stop_at_the_end()).fit.state) == ROWS
@@ -351,7 +377,7 @@ def test_an_agent_that_cannot_write_says_so_and_ends(fresh):
         seat.agent.receive = full
         try:
             async with fresh.agents(server.url, fresh.stage.names[1:]), fresh.conducting(server.url) as conductor:
-                running = asyncio.create_task(conductor.run())
+                running = asyncio.create_task(conductor.carry())
                 with pytest.raises(UsageError, match="No space left"):
                     await asyncio.wait_for(link_agent(seat, (server.url,), print).run(), 20)
                 running.cancel()
@@ -431,16 +457,16 @@ def test_an_owner_who_allows_equal_weights_only_is_out_of_a_fitted_run_with_that
 
 
 @pytest.mark.parametrize(("weights", "says"), [
-    ("fitted", "2 of 4 agents answered and 2 are in on the same days: a company needs 3 owners and two thirds of the "
+    ("fitted", "3 of 5 agents answered and 3 are in on the same days: a company needs 3 owners and two thirds of the "
                "roster; wait for more, or choose other days"),
     ("equal", "no day of the window can be summed: on each too few homes are in, or it was given up because homes were "
               "out; wait for more homes, or choose other days"),
 ])  # fmt: skip
 def test_too_few_agents_are_refused_in_one_line_and_nothing_is_settled(tmp_path, weights, says):
-    theatre = Theatre(tmp_path, weights=weights)
+    theatre = Theatre(tmp_path, weights=weights, agents=5)
 
     async def try_it():
-        async with theatre.agents(server.url, theatre.stage.names[:2]):
+        async with theatre.agents(server.url, theatre.stage.names[:3]):
             with pytest.raises(RunAborted, match=says) as caught:
                 await theatre.aggregate(server.url, wait=0.7)
             return str(caught.value)
@@ -478,7 +504,7 @@ def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
     assert "companies of 3 to 4 agents: load is scaled to 3" in fitted.notes
     reasons = [text.removeprefix(f"without {gone}: ") for text in said if text.startswith("without")]
     assert reasons == [TOO_FEW, "left out"]
-    assert "20 rows collected; going on with the days of another company" in said
+    assert "20 rows collected; going on with later days" in said
     with FleetFile(theatre.aggregator) as fleet:
         start = theatre.plan.start // DAY
         assert {d - start: len(company) for d, company in fleet.record.days.items()} == {
@@ -486,6 +512,60 @@ def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
         }  # fmt: skip
         assert {d - start for d in fleet.record.lost} == {5, 6}
     assert second.as_dict()["released"] == first.as_dict()["released"]
+
+
+def test_portions_add_up_to_the_numbers_of_one_run(tmp_path):
+    theatre, said = Theatre(tmp_path, weights="equal"), []
+    alone = in_process(theatre.stage, theatre.plan)
+
+    async def run():
+        async with theatre.agents(server.url):
+            return await theatre.aggregate(server.url, said.append, portion=4)
+
+    with theatre.stage.server() as server:
+        found = asyncio.run(run())
+    assert found.as_dict()["released"] == alone.as_dict()["released"]
+    assert found.fit.ledger == alone.fit.ledger and found.fit.model.origin.end == theatre.cluster.time[-1]
+    assert found.fit.cost.rounds == 4 * 3 and len(found.round_seconds) == 4
+    assert said.count(f"{4 * ROWS_A_DAY} rows collected; going on with later days") == 3
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_days_of_a_home_that_fell_silent_wait_for_it_while_others_go_on(tmp_path, monkeypatch, back):
+    """The answer that carries its readings does not come; it is back at the end, or never."""
+    theatre, said, reply = Theatre(tmp_path, weights="equal", rules=EXACT), [], AgentLink._reply
+    victim, streams = theatre.stage.names[2], []
+
+    async def run():
+        async with theatre.agents(server.url) as seats:
+            key = seats[victim].keys.identity.public.hex()
+
+            async def some(self, number):
+                if self._stream not in streams:
+                    streams.append(self._stream)
+                mute = self._up.endswith(key) and (number >= 2 if self._stream == streams[0] else not back)
+                if not mute:
+                    await reply(self, number)
+
+            monkeypatch.setattr(AgentLink, "_reply", some)
+            return (await theatre.aggregate(server.url, said.append, portion=5, wait=1.5, deadline=1.5)).fit
+
+    with theatre.stage.server() as server:
+        found = asyncio.run(run())
+    cluster, others = theatre.cluster, without(theatre.cluster, victim)
+    days, last = np.arange(ROWS) // ROWS_A_DAY, f"{cluster.time[4 * ROWS_A_DAY]:%Y-%m-%d}"
+    first = f"{cluster.time[0]:%Y-%m-%d} to {last}"
+    assert f"broken off after readings of {first} were asked for: no answer from {victim} within 1.5 s" in said
+    assert any(
+        text.startswith(f"lost, because other homes may not sum these days any more: {first}") for text in said
+    ) is (not back)
+    mean = np.where(days < 5, cluster.temperature.mean(axis=1), others.temperature.mean(axis=1))
+    # none within six hours of the midnight at which the company changed
+    given = (days > 4) & ~((days == 5) & (np.arange(ROWS) % ROWS_A_DAY == 0))
+    if back:
+        given |= (days < 5) & ~((days == 4) & (np.arange(ROWS) % ROWS_A_DAY == ROWS_A_DAY - 1))
+    assert list(found.state.index) == list(cluster.time[given])
+    np.testing.assert_allclose(found.state, mean[given], atol=1e-9)
 
 
 @pytest.mark.parametrize("why", ["too few homes are left", "told to stop"])
@@ -549,15 +629,20 @@ def test_running_agents_take_a_newer_roster_from_its_file_and_never_an_older_one
             fresh.stage.roster.write_bytes(old)
             with pytest.raises(RunAborted, match="agents say: ignored the announcement: its own output says why"):
                 await fresh.aggregate(server.url)
+            assert {seat.agent.roster.serial for seat in seats.values()} == {2}
             return first, second, serials
 
     old = fresh.stage.roster.read_bytes()
     with fresh.stage.server() as server:
         first, second, serials = asyncio.run(renew())
     assert serials == {2} and second.as_dict()["released"] == first.as_dict()["released"]
-    assert sum("roster 1 is older than 2, which this agent has seen" in text for text in said) == AGENTS
-    with pytest.raises(PeerError, match="roster 1 is older than 2"):  # nor after a restart
-        fresh.seat(fresh.stage.names[0])
+    assert sum("roster 1 came, and this agent keeps 2: ignored" in text for text in said) == AGENTS
+    name = fresh.stage.names[0]
+    with closing(fresh.seat(name)) as seat:  # nor after a restart
+        assert seat.agent.roster.serial == 2
+    (fresh.state(name) / "roster.json").unlink()  # nor where what was published is lost
+    with pytest.raises(PeerError, match="roster 1 is older than 2"):
+        fresh.seat(name)
 
 
 # Plans that are not what they should be

@@ -5,13 +5,16 @@ import os
 import shutil
 import stat
 import time
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from atdm.cli import app
 from atdm.crypto.keys import read_key_file
 from atdm.deploy.enrolment import (
-    check_weather,
     create_agent,
     create_aggregator,
     create_authority,
@@ -20,7 +23,11 @@ from atdm.deploy.enrolment import (
     read_agent,
     read_authority,
     read_roster,
+    read_signed_weather,
+    replace_key,
+    retire_key,
     sign_weather,
+    today,
 )  # fmt: skip
 from atdm.deploy.own import weather_from
 from atdm.errors import DataError, PeerError, UsageError
@@ -184,14 +191,133 @@ def test_a_key_enrolled_later_gives_no_day_before_and_keeps_its_first_day(folder
     content = file.read_bytes()
     file.unlink()
     shutil.rmtree(folder / "home 1")
-    enrol(folder, 1, first=1)  # the same home with a new key
+    enrol(folder, 1, first=1)
+    replace_key(folder, "home 1")  # the same home with a new key
     assert since(20020) == {"home 0": 0, "home 1": 20020}
     file.write_bytes(content)
     assert since(20030) == {"home 0": 0, "home 1": 20020, "home 2": 20010}
     shutil.rmtree(folder / "home 0")
     enrol(folder, 1)
+    replace_key(folder, "home 0")
     before = time.time() // 86400
     assert before + 1 <= since(None)["home 0"] <= time.time() // 86400 + 1  # tomorrow by the clock
+
+
+def sent(folder: Path, name: str, key: str) -> Path:
+    """An enrolment made elsewhere, as its owner sends it to the authority."""
+    made = create_agent(folder.parent / key, name, os.urandom, owner="Ann", authority=folder / "authority.json")
+    return Path(shutil.copy(made, folder / f"{key}.enrolment.json"))
+
+
+def test_a_home_with_a_new_key_is_another_member_and_the_old_key_never_enrols_again(folder, tmp_path):
+    enrol(folder, 2)
+    first = sent(folder, "home 7", "first")
+    old, _ = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    second = sent(folder, "home 7", "second")
+    with pytest.raises(UsageError, match="enrolled with the same name.*`atdm enroll replace`") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    one_line(caught)
+    kept = first.read_bytes()
+    assert replace_key(folder, "home 7").owner == "Ann" and not first.exists()
+    new, _ = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    before, after = ({m.name: m for m in roster.members}["home 7"] for roster in (old, new))
+    assert new.serial == 2 and before.identity != after.identity and before.owner == after.owner == "Ann"
+    assert before.since == 0 and after.since == today() + 1 and len(new) == len(old) == 3
+    first.write_bytes(kept)
+    with pytest.raises(UsageError, match=f"home 7: this key was retired on {date(today())} and never enrols again"):
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    second.unlink()  # nor alone, nor where its file is all there is
+    with pytest.raises(UsageError, match="never enrols again") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    one_line(caught)
+
+
+def test_a_key_is_replaced_for_the_same_owner_by_one_new_key(folder, tmp_path):
+    enrol(folder, 2)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    record = (folder / "enrolled.json").read_bytes()
+    for name, says in (("home 9", "is in no roster"), ("home 1", "0 enrolment files with a new key")):
+        with pytest.raises(UsageError, match=says) as caught:
+            replace_key(folder, name)
+        one_line(caught)
+    sent(folder, "home 1", "other")  # of the owner Ann; that of home 1 is home 1
+    with pytest.raises(UsageError, match="names the owner 'Ann', the old one 'home 1'"):
+        replace_key(folder, "home 1")
+    assert (folder / "enrolled.json").read_bytes() == record and (folder / "home 1" / "enrolment.json").exists()
+
+
+def test_a_retired_key_is_in_no_later_roster_and_its_name_is_free(folder, tmp_path):
+    enrol(folder, 3)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    retire_key(folder, "home 2")
+    roster, _ = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert {m.name for m in roster.members} == {"home 0", "home 1"}
+    with pytest.raises(UsageError, match="home 2: is in no roster"):
+        retire_key(folder, "home 2")
+    sent(folder, "home 2", "moved in")
+    roster, _ = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    assert {m.name: m.since for m in roster.members}["home 2"] == today() + 1
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_new_key_under_a_name_in_use_and_a_key_under_another_name_are_refused(folder, tmp_path, gone):
+    enrol(folder, 3)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    keys = [read_key_file(folder / "home 1" / f"{name}.key") for name in ("nats", "identity")]
+    shutil.rmtree(folder / "home 1")
+    if gone:
+        create_agent(folder, "home 1", os.urandom)
+    else:
+        create_agent(folder, "home 5", lambda size: keys.pop(0) if keys else os.urandom(size))
+    says = "home 1: is enrolled with another key" if gone else "home 5: its key was enrolled before as 'home 1'"
+    with pytest.raises(UsageError, match=says) as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
+    one_line(caught)
+
+
+def test_numbers_do_not_begin_anew_where_the_record_is_lost(folder, tmp_path):
+    enrol(folder, 3)
+    roster = tmp_path / "roster.json"
+    create_roster(folder, roster, HOSTS)
+    (folder / "enrolled.json").unlink()
+    with pytest.raises(UsageError, match="roster.json is roster 1 of this authority: restore the record") as caught:
+        create_roster(folder, roster, HOSTS)
+    one_line(caught)
+
+
+def test_status_says_who_is_enrolled_since_when_and_what_became_of_the_others(folder, tmp_path):
+    enrol(folder, 4)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    retire_key(folder, "home 3")
+    shutil.rmtree(folder / "home 1")
+    enrol(folder, 1, first=1)
+    replace_key(folder, "home 1")
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    (folder / "home 0" / "enrolment.json").rename(tmp_path / "away")
+    enrol(folder, 1, first=8)
+    run = CliRunner().invoke(app, ["enroll", "status", str(folder), "--json"])
+    found = json.loads(run.stdout)
+    now, keys = date(today()), {row["key"]: row["name"] for row in found["keys"]}
+    rows = {(row["name"], row["state"]): (row["since"], row["gone"], row["replaced_by"], row["replaces"])
+            for row in found["keys"]}  # fmt: skip
+    (old,) = [row["key"] for row in found["keys"] if row["state"] == "replaced"]
+    (new,) = [row["key"] for row in found["keys"] if row["replaces"] == old]
+    assert found["roster"] == 2 and len(keys) == 6
+    assert rows == {
+        ("home 0", "left out: its file is gone"): (None, None, None, None),
+        ("home 1", "replaced"): (None, now, new, None),
+        ("home 1", "enrolled"): (date(today() + 1), None, None, old),
+        ("home 2", "enrolled"): (None, None, None, None),
+        ("home 3", "retired"): (None, now, None, None),
+        ("home 8", "waits for a roster"): (None, None, None, None),
+    }
+    text = CliRunner().invoke(app, ["enroll", "status", str(folder)]).stdout
+    assert f"replaced by {new[:8]} on {now}" in text and f"retired on {now}" in text
+    assert f"enrolled in place of {old[:8]}" in text and "roster 2: 2 agents enrolled" in text
+
+
+def date(day: int) -> str:
+    return str(pd.Timestamp(day * 86400, unit="s").date())
 
 
 def test_files_of_the_first_edition_are_refused_with_what_to_do(folder, tmp_path):
@@ -229,16 +355,21 @@ def test_files_that_are_something_else_are_refused_in_one_line(folder, tmp_path,
     assert "\n" not in str(caught.value)
 
 
-def test_the_authority_vouches_for_one_weather(folder, tmp_path):
+def test_the_authority_signs_rows_of_weather(folder, tmp_path):
     time = pd.date_range("2024-01-01", periods=4, freq="1h", tz="UTC")
-    for name, outdoor in (("a", 1.0), ("b", 2.0)):
-        table = pd.DataFrame({"time": time, "outdoor_temp_c": outdoor, "solar_w_m2": 0.0})
-        table.to_parquet(tmp_path / f"{name}.parquet")
-    weather, other = (weather_from(tmp_path / f"{name}.parquet") for name in "ab")
-    signed = sign_weather(folder, weather, tmp_path / "weather.json")
+    pd.DataFrame({"time": time, "outdoor_temp_c": [1.0, 2.5, -3.0, 0.1], "solar_w_m2": 250.0}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    weather = weather_from(tmp_path / "a.parquet")
+    path = sign_weather(folder, weather, tmp_path / "weather.json")
     authority = read_authority(folder / "authority.json").authority
-    check_weather(signed, weather, authority)
-    with pytest.raises(DataError, match="another weather table"):
-        check_weather(signed, other, authority)
+    read = read_signed_weather(path, authority).rows(authority)
+    for name in ("time", "outdoor", "solar"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(weather, name))
     with pytest.raises(PeerError, match="does not verify"):
-        check_weather(signed, weather, bytes(31) + b"\1")
+        read_signed_weather(path, bytes(31) + b"\1")
+    document = json.loads(path.read_text())
+    document["outdoor"] = document["solar"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(PeerError, match="weather.json: .*does not verify"):
+        read_signed_weather(path, authority)

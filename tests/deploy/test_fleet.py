@@ -6,7 +6,11 @@ Nobody helps: `atdm observe` is called at the end of each day, as a timer would,
 import shutil
 import signal
 import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +21,8 @@ pytest.importorskip("nats", reason="the nats extra is not installed")
 
 from atdm.data.format import Format  # noqa: E402
 from atdm.deploy.agent import read_account  # noqa: E402
-from atdm.deploy.aggregator import AggregatorConfig, aggregate, plan_from  # noqa: E402
+from atdm.deploy.aggregator import Deployed, aggregate, plan_from  # noqa: E402
+from atdm.deploy.conductor import AggregatorConfig, Conductor  # noqa: E402
 from atdm.deploy.enrolment import (  # noqa: E402
     create_agent,
     create_aggregator,
@@ -25,17 +30,21 @@ from atdm.deploy.enrolment import (  # noqa: E402
     create_roster,
     read_agent,
     read_roster,
+    replace_key,
+    retire_key,
 )
 from atdm.deploy.fleet import Fleet  # noqa: E402
 from atdm.deploy.observe import Observation  # noqa: E402
 from atdm.deploy.rehearse import _program, spawn, stop  # noqa: E402
-from atdm.deploy.server import LocalServer  # noqa: E402
+from atdm.deploy.server import LocalServer, reload_server  # noqa: E402
 from atdm.deploy.watch import Seeing, watch_rows  # noqa: E402
 from atdm.errors import RunAborted  # noqa: E402
 from atdm.model.fitted import Model  # noqa: E402
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS  # noqa: E402
 from atdm.protocol.options import fit_options
-from atdm.protocol.plan import DAY  # noqa: E402
+from atdm.protocol.plan import DAY, Plan  # noqa: E402
+from atdm.protocol.readings import Weather  # noqa: E402
+from tests.deploy.theatre import kind_of  # noqa: E402
 
 BORDER = 710 * BLOCK  # a day at which a block of 28 days begins
 HOUR = 3600
@@ -70,10 +79,12 @@ class Town:
     def stamps(self) -> pd.DatetimeIndex:
         return pd.DatetimeIndex(pd.to_datetime(self.time, unit="s", utc=True))
 
-    def enrol(self, homes: list[str], seed: int, since: int | None = None) -> None:
+    def enrol(self, homes: list[str], seed: int, since: int | None = None, new_keys: Sequence[str] = ()) -> None:
         draw = np.random.default_rng(seed).bytes
         for home in homes:
             create_agent(self.keys, home, draw)
+        for home in new_keys:
+            replace_key(self.keys, home)
         create_roster(self.keys, self.roster, ["127.0.0.1"], since)
 
     def write(self, until: int, homes: list[str]) -> None:
@@ -92,21 +103,30 @@ class Town:
         return self.folder / "data" / f"{home}.csv"
 
     def start(self, homes: list[str], url: str) -> None:
+        """With their keys and readings, and nothing else."""
         for first in range(0, len(homes), self.per_process):
             group = homes[first : first + self.per_process]
             pairs = [x for h in group for x in ("--identity", str(self.keys / h), "--data", str(self.data(h)))]
-            command = [*_program("agent"), *pairs, "--roster", str(self.roster), "--weather", str(self.weather)]
-            process = spawn([*command, "--nats", url, "--dither", "0"], self.folder / f"{group[0]}.log")
+            process = spawn(
+                [*_program("agent"), *pairs, "--nats", url, "--dither", "0"], self.folder / f"{group[0]}.log"
+            )
             self.processes.update(dict.fromkeys(group, process))
 
     def identities(self) -> dict[str, str]:
         pinned = read_agent(self.keys / next(iter(self.temperature))).pinned.authority
         return {m.identity.hex(): m.name for m in read_roster(self.roster, pinned).members}
 
-    def config(self, url: str, wait: float = 4.0) -> AggregatorConfig:
+    def config(self, url: str, wait: float = 4.0, **options: Any) -> AggregatorConfig:
         return AggregatorConfig(
-            identity=self.keys / "aggregator", roster=self.roster, servers=(url,), wait=wait, deadline=20.0
-        )
+            identity=self.keys / "aggregator", roster=self.roster, servers=(url,), wait=wait,
+            **{"deadline": 20.0, **options},
+        )  # fmt: skip
+
+    def plan(self, first: int, last: int) -> tuple[Plan, Weather]:
+        """Equal weights over these days."""
+        start, end = (pd.Timestamp(s, unit="s", tz="UTC") for s in (first * DAY, (last + 1) * DAY - HOUR))
+        options = fit_options(protocol="blind", order=1, weights="equal", train=0.7)
+        return plan_from(self.weather, options, declared=Format(), start=start, end=end)
 
 
 @pytest.mark.parametrize("per_process", [5, pytest.param(1, marks=pytest.mark.soak)])
@@ -156,10 +176,9 @@ def test_a_fleet_goes_on_by_itself_within_the_rules(tmp_path: Path, per_process:
             stop([town.processes.pop(replaced)], patience=0.1)  # its card is dead
             collect(BORDER - 1)  # settled with a home that is gone: the rest of the day is lost
             shutil.rmtree(town.keys / replaced)
-            town.enrol([replaced, *late], 4, since=BORDER)  # a new key for the same home, and three new homes
+            town.enrol([replaced, *late], 4, since=BORDER, new_keys=[replaced])  # for the same home; three new homes
             names |= town.identities()
-            server.stop()
-            server.start()  # with the users of the new roster
+            assert reload_server(tmp_path / "nats")  # with the users of the new roster
             town.write(end_of(BORDER), [replaced, *late])
             town.start([replaced], server.url)
             town.start(late, server.url)
@@ -181,18 +200,104 @@ def test_a_fleet_goes_on_by_itself_within_the_rules(tmp_path: Path, per_process:
     check_rules(table, fleet, town)
 
 
+class Killer:
+    """Ends processes for good, each just before the aggregator sends a kind of message for the n-th time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, town: Town, moments: dict[tuple[str, int], str]) -> None:
+        self.town, self.moments, self.sent = town, moments, Counter[str]()
+        send, killer = Conductor._send, self
+
+        async def kill_and_send(self: Conductor, batch: Sequence[tuple[int | None, bytes]]) -> None:
+            killer.look(kind_of(batch[0][1]))
+            await send(self, batch)
+
+        monkeypatch.setattr(Conductor, "_send", kill_and_send)
+
+    def look(self, kind: str) -> None:
+        self.sent[kind] += 1
+        victim = self.moments.get((kind, self.sent[kind]))
+        if victim is not None:
+            process = self.town.processes.pop(victim)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.parametrize("per_process", [6, pytest.param(1, marks=pytest.mark.soak)])
+def test_homes_die_join_and_return_and_a_model_comes_without_a_person(
+    tmp_path: Path, per_process: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty agents. One dies before a reading left, one after; three join, one returns with a new key. No file is
+    copied, no agent that lives is touched."""
+    first, late = [f"home{i:02d}" for i in range(20)], ["home20", "home21", "home22"]
+    early, replaced = "home09", "home07"
+    town, said = Town(tmp_path, first + late, per_process), list[str]()
+    town.enrol(first, 3)
+    killer = Killer(monkeypatch, town, {("Keys", 1): early, ("Total 0", 2): replaced})
+    others = [home for home in first if home not in (early, replaced)]
+
+    def fit(days: tuple[int, int], wait: float) -> Deployed:
+        config = town.config(server.url, wait, deadline=4.0, portion=2, at_least=15)
+        return aggregate(config, *town.plan(*days), said.append)
+
+    with LocalServer(tmp_path / "nats") as server:
+        try:
+            town.write(BORDER * DAY - HOUR, first)
+            for homes in (others, [early], [replaced]):
+                town.start(homes, server.url)
+            wait_for_logs(town, "waiting for a roster")
+            names = town.identities()
+            before = fit((BORDER - 8, BORDER - 1), 4.0).fit
+
+            shutil.rmtree(town.keys / replaced)
+            retire_key(town.keys, early)
+            town.enrol([replaced, *late], 4, since=BORDER, new_keys=[replaced])
+            names |= town.identities()
+            assert reload_server(tmp_path / "nats")
+            town.write(LAST * DAY + 23 * HOUR, [*others, replaced, *late])
+            town.start([replaced], server.url)
+            town.start(late, server.url)
+            killer.moments = {}
+            after = fit((BORDER, LAST), 60.0)
+            weather = pd.read_csv(town.weather)
+            longer = weather.iloc[-48:].assign(time=pd.to_datetime(weather["time"].iloc[-48:]) + pd.Timedelta("2D"))
+            pd.concat([weather, longer]).to_csv(town.weather, index=False)
+            again = fit((BORDER, LAST), 60.0)
+        finally:
+            stop(list(town.processes.values()))
+
+    fleet = msgspec.json.decode((town.keys / "aggregator" / "fleet.json").read_bytes(), type=Fleet)
+    days = [str(pd.Timestamp(day * DAY, unit="s").date()) for day in range(BORDER - 8, BORDER)]
+    assert f"broken off before any reading left: no answer from {early} within 4 s; asking again" in said
+    why = f"no answer from {replaced} within 4 s"
+    assert f"broken off after readings of {days[2]} to {days[3]} were asked for: {why}" in said
+    assert f"asking once more for {days[2]} to {days[3]}, in case everybody is back" in said
+    assert f"lost, because other homes may not sum these days any more: {days[2]} to {days[3]} ({why})" in said
+    given = {int(stamp.timestamp()) // DAY - BORDER for stamp in before.state.index}
+    assert given == {-8, -7, -4, -3, -2, -1} and before.agents == 18
+    assert after.fit.agents == 22 and after.fit.out == {} and len(after.fit.state) == 3 * 24 - HOLE // HOUR
+    assert again.as_dict()["released"] == after.as_dict()["released"]
+    counts = {day - BORDER: len(company) for day, company in fleet.days.items()}
+    assert counts == {**dict.fromkeys(range(-8, -4), 19), **dict.fromkeys(range(-4, 0), 18), 0: 22, 1: 22, 2: 22}
+    for result in (before, after.fit):
+        table = pd.DataFrame({"aggregate_temp_c": result.state, "load_kw": result.load / result.agents})
+        for stamp, row in table.iterrows():
+            at = int(np.searchsorted(town.time, int(stamp.timestamp())))
+            homes = [names[key] for key in fleet.days[int(stamp.timestamp()) // DAY]]
+            assert row["aggregate_temp_c"] == pytest.approx(np.mean([town.temperature[h][at] for h in homes]), abs=1e-9)
+            assert row["load_kw"] == pytest.approx(np.mean([town.load[h][at] for h in homes]), abs=1e-6)
+
+
+def wait_for_logs(town: Town, text: str) -> None:
+    """Until every home has said it in the log of its process."""
+    end = time.monotonic() + 60.0
+    while sum(path.read_text().count(text) for path in town.folder.glob("*.log")) < len(town.processes):
+        assert time.monotonic() < end, [path.read_text()[-300:] for path in town.folder.glob("*.log")]
+        time.sleep(0.1)
+
+
 def fitted(town: Town, url: str) -> Model:
     """`atdm aggregator` with equal weights over the first four days."""
-    bounds = (pd.Timestamp(s, unit="s", tz="UTC") for s in (FIRST * DAY, (FIRST + 4) * DAY - HOUR))
-    start, end = bounds
-    plan, weather = plan_from(
-        town.weather,
-        fit_options(protocol="blind", order=1, weights="equal", train=0.7),
-        declared=Format(),
-        start=start,
-        end=end,
-    )
-    fit = aggregate(town.config(url, wait=60.0), plan, weather, lambda text: None).fit
+    fit = aggregate(town.config(url, wait=60.0), *town.plan(FIRST, FIRST + 3), lambda text: None).fit
     inside = np.isin(town.time, np.arange(FIRST * DAY, (FIRST + 4) * DAY, HOUR))
     mean = np.mean([town.temperature[h][inside] for h in town.processes], axis=0)
     assert np.abs(fit.state.to_numpy() - mean).max() < 1e-9

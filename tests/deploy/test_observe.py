@@ -32,7 +32,7 @@ HALF_HOURS = Calendar(step=pd.Timedelta("30min"), timezone="UTC", season=48)
 
 @pytest.fixture(autouse=True)
 def short_farewell(monkeypatch):
-    monkeypatch.setattr("atdm.deploy.aggregator.FAREWELL", 1.0)
+    monkeypatch.setattr("atdm.deploy.conductor.FAREWELL", 1.0)
 
 
 class Watched(Theatre):

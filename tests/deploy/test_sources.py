@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import atdm
 from atdm.data.format import Format
 from atdm.data.sources import open_source
 from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
+from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import BACK, OwnReadings
 from atdm.deploy.rehearse import plan_of, set_up
 from atdm.errors import DataError
@@ -37,9 +39,9 @@ class Recorded12(Theatre):
         self.plan = plan_of(self.stage, self.cluster, OPTIONS, self.rules)
         self.sources = export(self.cluster, folder / "homes")
 
-    def seat(self, name: str, rules: Rules | None = None) -> RunningAgent:
+    def seat(self, name: str, rules: Rules | None = None, say: Any = None) -> RunningAgent:
         files = AgentFiles(identity=self.stage.identity(name), data=open_source(*self.sources[name]))
-        return prepare_agent(files, self.stage.roster, self.stage.weather, self.rules)
+        return prepare_agent(files, self.stage.roster, OwnWeather(path=self.stage.weather), self.rules)
 
 
 @pytest.fixture(scope="module")

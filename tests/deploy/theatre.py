@@ -16,16 +16,17 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.format import Format
 from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent
-from atdm.deploy.aggregator import AggregatorConfig, Conductor, Deployed, aggregate
-from atdm.deploy.enrolment import read_aggregator, read_roster
-from atdm.deploy.fleet import FleetFile
+from atdm.deploy.aggregator import Deployed, aggregate
+from atdm.deploy.collecting import Office
+from atdm.deploy.conductor import AggregatorConfig, Conductor
+from atdm.deploy.events import unseen
+from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import Stage, plan_of, run_beside, set_up
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.rules import Rules
-from atdm.transport.nats import NatsConfig
 from tests.clusters import tiny
 
 LOOSE = Rules(
@@ -64,9 +65,17 @@ class Theatre:
     def aggregator(self) -> Path:
         return self.stage.keys / "aggregator"
 
-    def seat(self, name: str, rules: Rules | None = None) -> RunningAgent:
+    def seat(
+        self, name: str, rules: Rules | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> RunningAgent:
         files = AgentFiles(identity=self.stage.identity(name), data=self.stage.data(name))
-        return prepare_agent(files, self.stage.roster, self.stage.weather, self.rules if rules is None else rules)
+        return prepare_agent(
+            files,
+            self.stage.roster,
+            OwnWeather(path=self.stage.weather),
+            self.rules if rules is None else rules,
+            say=say,
+        )
 
     def state(self, name: str) -> Path:
         return self.stage.identity(name) / "state"
@@ -76,9 +85,11 @@ class Theatre:
         table = pd.read_parquet(self.stage.data(name))
         table[~table["time"].isin(self.cluster.time[rows])].to_parquet(self.stage.data(name))
 
-    def config(self, url: str, *, wait: float = 20.0, deadline: float = 20.0) -> AggregatorConfig:
+    def config(self, url: str, **options: Any) -> AggregatorConfig:
+        """The whole window in one portion unless said otherwise, as in one process."""
+        usual = {"wait": 20.0, "deadline": 20.0, "portion": ROWS}
         return AggregatorConfig(
-            identity=self.aggregator, roster=self.stage.roster, servers=(url,), wait=wait, deadline=deadline
+            identity=self.aggregator, roster=self.stage.roster, servers=(url,), **{**usual, **options}
         )
 
     @asynccontextmanager
@@ -86,15 +97,11 @@ class Theatre:
         self, url: str, plan: AnyPlan | None = None, *, wait: float = 20.0, deadline: float = 20.0, **options: Any
     ) -> AsyncIterator[Conductor]:
         """A run of this loop, for tests that look into it; connected for as long as the block lasts."""
-        config = self.config(url, wait=wait, deadline=deadline)
-        nkey, pinned = read_aggregator(config.identity)
-        with FleetFile(config.identity) as fleet:
-            conductor = Conductor(
-                config, NatsConfig(servers=(url,), ca=pinned.ca, nkey=nkey),
-                read_roster(config.roster, pinned.authority),
-                self.plan if plan is None else plan, weather=weather_from(self.stage.weather), fleet=fleet,
-                **{"say": silent, **options},
-            )  # fmt: skip
+        say, report = options.pop("say", silent), options.pop("report", unseen)
+        with Office(self.config(url, wait=wait, deadline=deadline), say, report) as office:
+            conductor = office.conductor(
+                self.plan if plan is None else plan, weather_from(self.stage.weather), **options
+            )
             async with conductor.hub:
                 yield conductor
 
@@ -108,7 +115,7 @@ class Theatre:
     ) -> AsyncIterator[dict[str, RunningAgent]]:
         """Agents connected for as long as the block lasts; rules: of those that have others than usual."""
         wanted = self.stage.names if names is None else names
-        seats = {name: self.seat(name, (rules or {}).get(name)) for name in wanted}
+        seats = {name: self.seat(name, (rules or {}).get(name), say) for name in wanted}
         tasks = [asyncio.create_task(link_agent(seat, (url,), say).run()) for seat in seats.values()]
         try:
             yield seats
@@ -120,7 +127,7 @@ class Theatre:
                 seat.close()
 
     async def aggregate(
-        self, url: str, say: Callable[[str], None] = silent, *, report: Any = None, **config: float
+        self, url: str, say: Callable[[str], None] = silent, *, report: Any = None, **config: Any
     ) -> Deployed:
         """`atdm aggregator` in a thread, with a loop of its own, beside agents that are there."""
         told = {} if report is None else {"report": report}

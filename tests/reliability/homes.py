@@ -27,6 +27,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.blind.layouts import open_layout
 from atdm.protocol.collect import show_layout
 from atdm.protocol.messages import Announce, Keys, Masked, Refuse, Release, ToAgent, ToAggregator, Total
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, AnyPlan
 from atdm.protocol.readings import Readings, Weather
@@ -75,6 +76,7 @@ class Home:
         self.seed, self.draw = seed, random.Random(seed).randbytes
         self.secret = self.draw(32)
         self.agent: Agent | None = None
+        self.choice: OwnerChoice = "takes part"
         self.log: list[tuple[Any, ...]] = []
         self.seen: list[Any] = []
         self.wipe()
@@ -100,6 +102,11 @@ class Home:
         """The roster and the readings there are from now on."""
         self.log.append(("renew", roster, until))
         self.roster, self.until = roster, until
+
+    def decide(self, choice: OwnerChoice) -> None:
+        """Its owner takes part, or does not for now."""
+        self.log.append(("decide", choice))
+        self.choice = choice
 
     def correct(self, by: float) -> None:
         """Its file is corrected, and its agent started again. [K]"""
@@ -143,6 +150,7 @@ class Home:
                 identity=self.key, secret=self.secret, roster=self.roster, authority=self.roster.authority,
                 readings=self.known(), weather=self.weather, rules=self.rules, random_bytes=self.draw,
                 store=self.store, host=self.host, renew=self.known, renew_roster=lambda: self.roster,
+                owner=lambda: self.choice,
             )  # fmt: skip
         return self.agent
 

@@ -37,7 +37,7 @@ from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
-from tests.protocol import test_account, test_collect, test_liar, test_opened, test_review, test_store
+from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_secrets
 from tests.reliability import test_rules as claims
 from tests.reliability.places import desk_places, place
@@ -518,6 +518,13 @@ MUTANTS = (
            (Edit(AgentContext, "sendable",
                  "usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))",
                  "self.readings.at(there)"),), claims.test_a_reading_that_cannot_be_is_lacking),
+    Mutant("in or out", "an owner who paused it is out",
+           (Edit(Agent, "_verdict", "BY_CHOICE[self._choice] or self._reason_to_stay_out(plan)",
+                 "self._reason_to_stay_out(plan)"),),
+           every(test_owner.test_it_is_out_on_all_days_in_fixed_words_and_judges_none)),
+    Mutant("in or out", "a choice made during a run waits for its end",
+           (Edit(Agent, "_play", "self._owner = lambda choice=entry.choice: choice", "pass"),),
+           every(test_owner.test_a_restart_within_a_run_answers_as_before_whatever_was_chosen_since)),
     # An agent's own rules
     Mutant("rules", "fitted weights only if the owner allows them",
            off((Rules, "refuses", 'self.weights != "fitted"')),

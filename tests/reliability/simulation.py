@@ -272,10 +272,13 @@ class Simulation:
         return self._rows(range(first, last), self.fits[-1][0] if way == "under" else b"")
 
     def _change(self, today: int) -> None:
-        """Somebody enrols, leaves for good, returns with a new key, or corrects its file."""
+        """Somebody enrols, leaves for good, returns with a new key, corrects its file, pauses or goes on."""
         rng, honest = self.rng, [i for i in self.members if i != self.liar]
-        what = rng.choice(("enrol", "replace", "retire", "correct"))
-        if what == "correct":
+        what = rng.choice(("enrol", "replace", "retire", "correct", "pause"))
+        if what == "pause":
+            home = self.homes[rng.choice(honest)]
+            home.decide("paused" if home.choice == "takes part" else "takes part")
+        elif what == "correct":
             self.homes[rng.choice(honest)].correct(0.25)
         elif what == "retire" and len(self.members) > 3:
             self.members.remove(rng.choice(honest))

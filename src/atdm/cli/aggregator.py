@@ -16,6 +16,7 @@ from atdm.cli.options import (
     Group,
     Json,
     LeastAgents,
+    Log,
     Output,
     RosterFile,
     Servers,
@@ -29,8 +30,10 @@ from atdm.cli.output import finish, read
 from atdm.cli.printing import log_line, out, show
 from atdm.data.clock import duration
 from atdm.data.format import Format
-from atdm.deploy.aggregator import DEADLINE, WAIT, AggregatorConfig, aggregate, parse_stamp, plan_from, read_plan
+from atdm.deploy.aggregator import aggregate, parse_stamp, plan_from, read_plan
+from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.events import Said
+from atdm.deploy.log import start_log
 from atdm.deploy.observe import BACK
 from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
@@ -51,15 +54,28 @@ ASKING = Group({
     "identity": Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
     "roster": RosterFile,
     "servers": Servers,
-    "wait": Annotated[float, typer.Option(help="Seconds absent agents are waited for; then they are out.")],
-    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer a message.")],
-}).but(wait=WAIT, deadline=DEADLINE)  # fmt: skip
+    "wait": Annotated[
+        float, typer.Option(help="Seconds that silent agents are waited for before readings are asked for; then out.")
+    ],
+    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer once readings were asked for.")],
+    "at_least": Annotated[int, typer.Option(help="Homes; where fewer are there after --wait nobody is asked.")],
+    "portion": Annotated[
+        int, typer.Option(help="Days of rows asked for at once: what a home that falls silent for good can cost.")
+    ],
+})  # fmt: skip
+PUBLISHING = Group({
+    **ASKING.options,
+    "publish_weather": Annotated[
+        Path | None,
+        typer.Option(help="Rows of --weather signed by `atdm enroll weather`, sent to agents that lack them."),
+    ],
+})  # fmt: skip
 
 
 @app.command()
 @grouped
 def aggregator(
-    config: Annotated[AggregatorConfig, ASKING],
+    config: Annotated[AggregatorConfig, PUBLISHING],
     weather: WeatherOption,
     output: Annotated[
         Path,
@@ -84,6 +100,7 @@ def aggregator(
     events: Annotated[
         Path | None, typer.Option(help="File to append what happens to, as the live page shows it: JSON lines.")
     ] = None,
+    log: Log = "text",
     as_json: Json = False,
 ) -> None:
     """Ask the agents of a roster for the model of their cluster."""
@@ -95,7 +112,7 @@ def aggregator(
     else:
         asked, sky = read_plan(plan), weather_from(weather, declared)
     check_folder(output)  # agents give a row a few times only: ask for none before the folder can be written
-    with watching(live.ui, live.linger, events, log_line) as watch:
+    with watching(live.ui, live.linger, events, start_log(log)) as watch:
         result = aggregate(config, asked, sky, watch.say, watch.report)
         finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
     if result.fit.status is Status.NOT_CONVERGED and not write_anyway:
@@ -119,6 +136,7 @@ def observe(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
     patience: Annotated[str, typer.Option(help="How long a silent home is waited for before it is left out.")] = "24h",
     settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
+    log: Log = "text",
     as_json: Json = False,
 ) -> None:
     """Ask the agents for the aggregate temperature and load of the rows since a fit."""
@@ -142,7 +160,7 @@ def observe(
         back=duration(back), known=known, weights=weights, until=parse_end(end),
         follow=follow, settle=settle, patience=duration(patience, zero=True).total_seconds(),
     )  # fmt: skip
-    watch_rows(config, atdm.Model.load(model), log_line, keep, seeing)
+    watch_rows(config, atdm.Model.load(model), start_log(log), keep, seeing)
 
 
 @app.command()

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
-from atdm.cli.options import Timezone, WeatherFile
+from atdm.cli.options import Json, Timezone, WeatherFile
+from atdm.cli.printing import out, show
 from atdm.data.format import Format
 from atdm.deploy import enrolment
 from atdm.deploy.own import weather_from
+from atdm.deploy.server import reload_server
+from atdm.report.enrolment_text import status_table
 
 app = typer.Typer()
 enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
@@ -66,17 +69,42 @@ def enroll_roster(
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
     else:
         print(f"wrote {nats}: the NATS server's folder; start nats-server -c server.conf in it")
+        if reload_server(nats):
+            print("the NATS server that runs there was told to read it again")
+        elif roster.serial > 1:
+            print("where it runs already: replace its folder by this one, then nats-server --signal reload")
+
+
+@enroll.command("replace")
+def enroll_replace(folder: Folder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
+    """The same home with a new key, whose enrolment.json is in the authority's folder: the old key is out for good."""
+    old = enrolment.replace_key(folder, name)
+    print(f"{name} of owner {old.owner}: the old key is out for good; sign it in: atdm enroll roster {folder}")
+
+
+@enroll.command("retire")
+def enroll_retire(folder: Folder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
+    """A home leaves: its key is in no later roster and never enrols again."""
+    old = enrolment.retire_key(folder, name)
+    print(f"{name} of owner {old.owner}: its key is out for good; sign it out: atdm enroll roster {folder}")
+
+
+@enroll.command("status")
+def enroll_status(folder: Folder, as_json: Json = False) -> None:
+    """Who is enrolled, since when, replaced by whom, retired when, as the authority's folder says."""
+    found = enrolment.enrolment_status(folder)
+    show(found) if as_json else out.print(status_table(found))
 
 
 @enroll.command("weather")
 def enroll_weather(
     folder: Folder,
     weather: WeatherFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signature.")] = Path(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signed rows.")] = Path(
         "weather.json"
     ),
     timezone: Timezone = None,
 ) -> None:
-    """Vouch for a weather file, for agents that have none of their own."""
+    """Sign rows of weather, for agents that have none of their own: atdm aggregator --publish-weather."""
     path = enrolment.sign_weather(folder, weather_from(weather, Format(timezone=timezone)), output)
-    print(f"wrote {path}: give it to the agents together with {weather}")
+    print(f"wrote {path}: give it to the aggregator, who sends it to agents that lack it")

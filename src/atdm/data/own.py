@@ -20,15 +20,17 @@ from atdm.types import FloatArray, IntArray
 DAY = 86400  # [s]
 
 
-def own_readings(rows: Rows, source: object, sky: Sky, longest_seconds: int) -> Filled:
-    """Readings of complete rows, own gaps filled; or the first fault."""
+def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Filled:
+    """Readings of complete rows, own gaps filled; or the first fault. sky: None where the home has no weather."""
     name = str(getattr(source, "name", source))
     words = HOME[2:] if isinstance(source, Table) else ("temperature", "load")
     whose = f" of agent {rows.agent!r}" if rows.agent is not None else ""
     for fault in faults(rows, sky, name, (f"{name}: {words[0]}{whose}", f"{name}: {words[1]}{whose}")):
         raise DataError(fault)
-    complete = sky.time[~(np.isnan(sky.outdoor) | np.isnan(sky.solar))]
-    usable = np.isin(rows.time, complete) | (rows.time > sky.time[-1])
+    usable = np.ones(len(rows.time), dtype=bool)
+    if sky is not None:
+        complete = sky.time[~(np.isnan(sky.outdoor) | np.isnan(sky.solar))]
+        usable = np.isin(rows.time, complete) | (rows.time > sky.time[-1])
     time, temperature, load = rows.time[usable], rows.temperature[usable], rows.load[usable]
     step = commonest_step(rows.time)
     if step is None:
@@ -36,8 +38,8 @@ def own_readings(rows: Rows, source: object, sky: Sky, longest_seconds: int) -> 
     return gaps.fill(time, temperature, load, step, longest_seconds)
 
 
-def faults(rows: Rows, sky: Sky, name: str, where: tuple[str, str]) -> Iterator[str]:
-    """Every reason not to use one home's rows with this weather."""
+def faults(rows: Rows, sky: Sky | None, name: str, where: tuple[str, str]) -> Iterator[str]:
+    """Every reason not to use one home's rows, with this weather where there is some."""
     step = commonest_step(rows.time)
     if step is None:
         yield f"{name}: no agent has two time stamps: give at least some days of readings"
@@ -53,8 +55,9 @@ def faults(rows: Rows, sky: Sky, name: str, where: tuple[str, str]) -> Iterator[
         )
     yield from _temperature_faults(rows.temperature, rows.time, where[0], limits.INDOOR_C)
     yield from _load_faults(rows, where[1])
-    yield from weather_faults(sky)
-    yield from _coverage_faults(rows.time[rows.time <= sky.time[-1]], sky, step, name)
+    if sky is not None:
+        yield from weather_faults(sky)
+        yield from _coverage_faults(rows.time[rows.time <= sky.time[-1]], sky, step, name)
 
 
 def weather_faults(sky: Sky) -> Iterator[str]:

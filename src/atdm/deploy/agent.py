@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,28 +18,26 @@ import numpy as np
 from atdm.data.format import Format
 from atdm.data.sources.source import Source
 from atdm.data.sources.table import Table
-from atdm.deploy.enrolment import (
-    AgentKeys,
-    check_weather,
-    read_agent,
-    read_roster,
-    read_unchecked_roster,
-)  # fmt: skip
-from atdm.deploy.own import OwnReadings, weather_from
-from atdm.errors import DataError, PeerError, UsageError
+from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
+from atdm.deploy.log import Line
+from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
+from atdm.deploy.notify import keep_watchdog, listens, notify
+from atdm.deploy.own import HISTORY, OwnReadings
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
+from atdm.errors import PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot
 from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOOK_SECONDS = 0.5  # between two looks at which connections stand, for systemd
 
 Say = Callable[[str], None]
 
@@ -57,7 +57,11 @@ class RunningAgent:
 
     agent: Agent
     keys: AgentKeys
+    kept: Kept  # what was published
+    state: Path  # folder of what it must not forget, and of what its owner decides and sees
+    history: History
     _lock: BinaryIO = field(repr=False)
+    link: AgentLink | None = None  # once it is to be connected
 
     def close(self) -> None:
         self._lock.close()
@@ -65,28 +69,29 @@ class RunningAgent:
 
 def prepare_agent(
     files: AgentFiles,
-    roster: Path,
-    weather: Path,
+    roster: Path | None,
+    weather: OwnWeather,
     rules: Rules,
     *,
     declared: Format | None = None,
-    signed_weather: Path | None = None,
+    history: int = HISTORY,
     host: Host | None = None,
     until: int | None = None,
     say: Say = lambda _: None,
 ) -> RunningAgent:
-    """Check everything that can be checked before anything is sent; until: read no later stamp before asked to."""
+    """Check everything that can be checked before anything is sent.
+
+    roster: None where it was published before, or is still to come. until: read no later stamp before asked to.
+    """
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
     source = files.data if isinstance(files.data, Source) else Table(files.data, agent=keys.name, declared=declared)
-    own = OwnReadings(source, weather, keys.name, declared)
-    readings, sky = own.read(), weather_from(weather, declared)
+    own = OwnReadings(source, weather.path, keys.name, declared, history)
+    readings, sky = own.read(), weather.read()
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
     for note in own.notes:
-        say(f"{keys.name}: {note}")
-    if signed_weather is not None:
-        check_weather(signed_weather, sky, keys.pinned.authority)
+        say(Line(note, event="note", agent=keys.name))
     state = files.identity / "state" if files.state is None else files.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,29 +99,32 @@ def prepare_agent(
         raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
     held = lock(state)
     try:
+        kept = Kept(state, keys, roster, weather, say)
         agent = Agent(
             identity=keys.identity,
             secret=keys.secret,
-            roster=read_roster(roster, keys.pinned.authority),
+            roster=kept.listing(),
             authority=keys.pinned.authority,
             readings=readings,
-            weather=sky,
+            weather=sky or NO_WEATHER,
             rules=rules,
             random_bytes=os.urandom,
-            store=Disk(state / "journal"),
+            store=Disk(state / JOURNAL),
             host=host,
             renew=lambda: own.read_again(say),
-            renew_roster=lambda: _roster_again(roster, keys, say),
+            renew_roster=kept.newest,
+            find_weather=kept.weather,
+            owner=lambda: choice_of(state),
         )
     except BaseException:
         held.close()
         raise
-    return RunningAgent(agent, keys, held)
+    return RunningAgent(agent, keys, kept, state, History(state), held)
 
 
 def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
-    saved, entries = Disk(state / "journal").read()
+    saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
         raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
     account = decode_snapshot(saved).memory.account
@@ -130,15 +138,6 @@ def names_in(roster: Path | None) -> dict[bytes, str]:
     if roster is None:
         return {}
     return {member.identity: member.name for member in read_unchecked_roster(roster).members}
-
-
-def _roster_again(path: Path, keys: AgentKeys, say: Say) -> Roster:
-    """The roster as it is now. Faults of the file go to the agent's own log only: they name its folders."""
-    try:
-        return read_roster(path, keys.pinned.authority)
-    except (DataError, UsageError, PeerError) as error:
-        say(f"{keys.name}: {error}")
-        raise DataError("its roster cannot be read at present: see this agent's own log") from None
 
 
 def agent_files(
@@ -156,26 +155,31 @@ def agent_files(
 
 def serve_files(
     files: Sequence[AgentFiles],
-    roster: Path,
-    weather: Path,
+    roster: Path | None,
+    weather: OwnWeather,
     rules: Rules,
     servers: Sequence[str],
     say: Say,
     *,
     declared: Format,
-    signed_weather: Path | None = None,
+    history: int = HISTORY,
+    page: Callable[[Sequence[RunningAgent]], AbstractContextManager[object]] = lambda _: nullcontext(),
 ) -> None:
-    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
+    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host); page: the
+    owner's, for as long as they run."""
     with contextlib.ExitStack() as held:
         host, agents = Host(), []
         for file in files:
             running = prepare_agent(
-                file, roster, weather, rules, declared=declared, signed_weather=signed_weather, host=host, say=say
+                file, roster, weather, rules, declared=declared, history=history, host=host, say=say
             )
             held.callback(running.close)
-            agent = running.agent
-            say(f"{agent.name}: {agent.own.readings!r} checked, in a roster of {len(agent.roster)} agents")
+            listed = running.kept.listing()
+            where = "waiting for a roster" if listed is None else f"in a roster of {len(listed)} agents"
+            checked = f"{running.agent.own.readings!r} checked, {where}"
+            say(Line(checked, event="checked", agent=running.keys.name))
             agents.append(running)
+        held.enter_context(page(agents))
         serve(agents, servers, say)
 
 
@@ -187,10 +191,15 @@ def serve(agents: Sequence[RunningAgent], servers: Sequence[str], say: Say) -> N
 
 async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: Say) -> None:
     stop = asyncio.Event()
-    with on_signal(stop.set):
+
+    def stopping() -> None:
+        notify("STOPPING=1", "STATUS=stopping")
+        stop.set()
+
+    with on_signal(stopping):
         links = [link_agent(running, servers, say) for running in agents]
         tasks = [asyncio.create_task(link.run()) for link in links]
-        tasks.append(asyncio.create_task(_wait(stop)))
+        tasks += [asyncio.create_task(each) for each in (_wait(stop), keep_watchdog(), _tell_systemd(links))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -199,7 +208,22 @@ async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: 
             await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
-    say("stopped")
+    say(Line("stopped", event="stopped"))
+
+
+async def _tell_systemd(links: Sequence[AgentLink]) -> None:
+    """Ready once all are connected; and how many are, whenever that changes."""
+    ready, before = False, -1
+    while listens():
+        now = sum(link.connection.connected for link in links)
+        if now != before:
+            notify(f"STATUS={now} of {len(links)} agents connected to {links[0].connection.servers}")
+        if now == len(links) and not ready:
+            notify("READY=1")
+            ready = True
+        before = now
+        await asyncio.sleep(LOOK_SECONDS)
+    await asyncio.Event().wait()
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -210,17 +234,29 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
     agent, keys = running.agent, running.keys
 
     def answer(_slot: int, message: bytes) -> list[bytes] | None:
+        if message.startswith(MARK):
+            running.kept.take(message)
+            return []
         try:
             replies = agent.receive(message)
         except PeerError as error:
-            say(f"{agent.name}: was sent {describe(message)}; sent nothing ({error})")
+            say(Line(f"was sent {describe(message)}; sent nothing ({error})", event="ignored", agent=keys.name))
+            remember(message, None, str(error))
             return None
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
-        say(f"{agent.name}: was asked {describe(message)}; sent {sent}")
+        say(Line(f"was asked {describe(message)}; sent {sent}", event="asked", agent=keys.name))
+        remember(message, replies)
         return replies
 
+    def remember(message: bytes, replies: list[bytes] | None, why: str = "") -> None:
+        try:
+            running.history.add(exchange(message, replies, why))
+        except UsageError as error:
+            say(Line(str(error), event="history", agent=keys.name, level=logging.WARNING))
+
     nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
-    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer)
+    running.link = AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, running.kept.holds, keys.name)
+    return running.link
 
 
 def describe(data: bytes) -> str:
@@ -233,7 +269,7 @@ def describe(data: bytes) -> str:
             detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
         elif kind in ("Abort", "Refuse"):
             detail = f"({message['reason']})"
-    except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
+    except UNREADABLE:
         return f"something unreadable, {len(data)} bytes"
     return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 

@@ -4,37 +4,44 @@
     NAME/              an agent's folder: identity.key, dither.key, nats.key (0600), authority.json, enrolment.json
     aggregator/        the aggregator's: nats.key (0600), authority.json, enrolment.json
     enrolment.json     public, signed by its own identity: what the authority needs to enrol somebody
+    enrolled.json      the authority's record: the roster's number, and every key that was ever in one
     roster.json        public, signed by the authority
     nats/              server.conf, server.pem, server.key: a NATS server for that roster
 
 Rule 1: a private key never leaves the folder it was made in, and never replaces another one.
 Rule 2: authority and aggregator are two parties: one folder does not hold both, but for a rehearsal.
-Rule 3: a roster is renewed under the next number; a key that is enrolled already is refused under another name.
+Rule 3: a roster is renewed under the next number; a key has one name for life, and once retired or replaced it never
+        enrols again.
 """
 
+import contextlib
 import json
 import os
 import re
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 
-from atdm.crypto.keys import KEY_BYTES, SigningKey, read_key_file, verify, write_key_file
+from atdm.crypto.keys import KEY_BYTES, SigningKey, digest, read_key_file, verify, write_key_file
 from atdm.deploy.server import make_ca, make_server_certificate, server_config
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, check_roster, sign_roster
 from atdm.protocol.session import RandomBytes
+from atdm.transport.disk import replace_file
 from atdm.transport.nkey import nkey_public
 
 MOST_FILE_BYTES = 64 << 20  # a roster of 100 000 agents
 NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 AGGREGATOR: Literal["aggregator"] = "aggregator"
+RECORD = "enrolled.json"  # of the authority
 T = TypeVar("T")
 
 
@@ -60,10 +67,38 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SignedWeather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """weather.json: the hash of a weather table that the authority vouches for."""
+    """weather.json: rows of weather that the authority vouches for."""
 
-    hash: bytes
+    time: bytes  # int64 [s]
+    outdoor: bytes  # float64 [°C]
+    solar: bytes  # float64 [kW/m²]
     signature: bytes
+
+    @classmethod
+    def of(cls, weather: Weather, authority: SigningKey | None = None) -> "SignedWeather":
+        """Signed, or, where an agent keeps what it checked, as it is."""
+        columns = (weather.time.astype("<i8"), weather.outdoor.astype("<f8"), weather.solar.astype("<f8"))
+        time, outdoor, solar = (column.tobytes() for column in columns)
+        draft = cls(time, outdoor, solar, b"")
+        signature = b"" if authority is None else authority.sign("weather", draft.hash())
+        return msgspec.structs.replace(draft, signature=signature)
+
+    def hash(self) -> bytes:
+        return digest("signed weather", self.time, self.outdoor, self.solar)
+
+    def rows(self, authority: bytes) -> Weather:
+        """Raise unless the authority vouches for them."""
+        verify(authority, self.signature, "weather", self.hash())
+        return self.unchecked()
+
+    def unchecked(self) -> Weather:
+        if not len(self.time) == len(self.outdoor) == len(self.solar) or len(self.time) % 8:
+            raise PeerError("rows of weather with columns of different lengths: ignored")
+        time = np.frombuffer(self.time, dtype="<i8").astype(np.int64)
+        outdoor, solar = (np.frombuffer(column, dtype="<f8").astype(float) for column in (self.outdoor, self.solar))
+        if (np.diff(time) <= 0).any() or not (np.isfinite(outdoor).all() and np.isfinite(solar).all()):
+            raise PeerError("rows of weather that are not in order of time, or not numbers: ignored")
+        return Weather(time, outdoor, solar)
 
 
 class AgentKeys(msgspec.Struct, frozen=True):
@@ -117,10 +152,31 @@ def create_aggregator(
 
 
 class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """enrolled.json in the authority's folder: the roster's number, which only grows, and each key's first day."""
+    """One identity key that is or was in a roster."""
+
+    name: str
+    owner: str
+    since: int  # first UTC day it may give
+    gone: int | None = None  # UTC day on which it was retired or replaced
+    successor: str = ""  # the key in hex that replaced it
+
+
+class Register(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """enrolled.json in the authority's folder: the roster's number, which only grows, and every key there ever was."""
 
     serial: int = 0
-    since: dict[str, int] = {}  # identity key in hex → first UTC day it may give
+    keys: dict[str, Enrolled] = {}  # by identity key in hex
+
+    def now(self, name: str) -> str:
+        """The key under which a name is enrolled now, in hex."""
+        found = [key for key, known in self.keys.items() if known.name == name and known.gone is None]
+        if not found:
+            raise UsageError(f"{name}: is in no roster: `atdm enroll status` lists who is enrolled")
+        return found[0]
+
+    def end(self, key: str, day: int, successor: str = "") -> "Register":
+        ended = msgspec.structs.replace(self.keys[key], gone=day, successor=successor)
+        return Register(self.serial, {**self.keys, key: ended})
 
 
 def create_roster(
@@ -134,30 +190,144 @@ def create_roster(
     """
     pinned = read_authority(folder / "authority.json")
     authority = SigningKey(read_key_file(folder / "authority.key"))
-    requests = [_read_request(path) for path in sorted(folder.glob("**/*enrolment.json"))]
+    requests = list(_requests(folder).values())
     agents = [request for request in requests if request.role == "agent"]
     aggregators = [request for request in requests if request.role == AGGREGATOR]
     if not agents:
         raise UsageError(f"{folder}: no enrolment.json of any agent: collect them from the agents into this folder")
     if len(aggregators) > 1:
         raise UsageError(f"{folder}: enrolment files of {len(aggregators)} aggregators: keep one of them")
+    known = _register(folder, output)
+    _check_gone_keys(agents, known)
     _check_new_keys(agents)
-    record = folder / "enrolled.json"
-    known = _read(record, Enrolled, "the authority's record of rosters") if record.exists() else Enrolled()
-    tomorrow = int(time.time()) // DAY + 1  # this morning may have been summed with the keys that these replace
-    first = 0 if known.serial == 0 else tomorrow if since is None else since
-    days = {a.identity: known.since.get(a.identity.hex(), first) for a in agents}
+    _check_known_keys(agents, known)
+    first = 0 if known.serial == 0 else today() + 1 if since is None else since  # its home may have given this morning
+    keys = {a.identity.hex(): known.keys.get(a.identity.hex(), Enrolled(a.name, a.owner, first)) for a in agents}
+    days = {bytes.fromhex(key): each.since for key, each in keys.items()}
     roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, days)
     nats = output.parent / "nats"
     files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
-    _write(record, Enrolled(roster.serial, known.since | {key.hex(): day for key, day in days.items()}))
+    _write(folder / RECORD, Register(roster.serial, known.keys | keys))
     _write(output, roster)
     if files:
         _make(nats)
     for name, content in files.items():
-        (nats / name).unlink(missing_ok=True)
-        _write_private(nats / name, content)
+        replace_file(nats / name, content)
     return roster, nats if files else None
+
+
+def replace_key(folder: Path, name: str) -> Enrolled:
+    """The same home with a new key, as after a dead disk: the old one never enrols again, the new one is in the next
+    roster and gives days from then on. Gives what is known of the old one."""
+    known = _register(folder)
+    old = known.now(name)
+    new = [r for r in _requests(folder).values() if r.name == name and r.identity.hex() != old]
+    if len(new) != 1:
+        raise UsageError(
+            f"{name}: {len(new)} enrolment files with a new key below {folder}: put there the one file that its owner "
+            "sent, made by `atdm enroll agent` in a new folder"
+        )
+    if new[0].owner != known.keys[old].owner:
+        raise UsageError(
+            f"{name}: the new key names the owner {new[0].owner!r}, the old one {known.keys[old].owner!r}: a key is "
+            "replaced for the same owner; else retire the old one and enrol the new one under another name"
+        )
+    ended = known.end(old, today())
+    _check_gone_keys(new, ended)
+    _check_known_keys(new, ended)
+    return _end(folder, known, old, new[0].identity.hex())
+
+
+def retire_key(folder: Path, name: str) -> Enrolled:
+    """A home leaves for good: its key is in no later roster and never enrols again."""
+    known = _register(folder)
+    return _end(folder, known, known.now(name))
+
+
+def _end(folder: Path, known: Register, key: str, successor: str = "") -> Enrolled:
+    ended = known.end(key, today(), successor)
+    _write(folder / RECORD, ended)
+    for path, request in _requests(folder).items():
+        if request.identity.hex() == key:
+            path.rename(path.with_name(f"{path.name}.gone"))
+    return ended.keys[key]
+
+
+def enrolment_status(folder: Path) -> dict[str, Any]:
+    """Who is enrolled, since when, and what became of the others; days as UTC dates."""
+    known = _register(folder)
+    files = {r.identity.hex(): r for r in _requests(folder).values() if r.role == "agent"}
+    before = {each.successor: key for key, each in known.keys.items() if each.successor}
+    new = {key: Enrolled(r.name, r.owner, 0) for key, r in files.items() if key not in known.keys}
+    rows = [
+        {
+            "name": each.name, "owner": each.owner, "key": key, "state": _state(key, each, key in files, key in new),
+            "since": _date(each.since) if each.since else None, "gone": None if each.gone is None else _date(each.gone),
+            "replaced_by": each.successor or None, "replaces": before.get(key),
+        }
+        for key, each in sorted((known.keys | new).items(), key=lambda item: (item[1].name, item[1].since))
+    ]  # fmt: skip
+    return {"roster": known.serial, "keys": rows}
+
+
+def _state(key: str, known: Enrolled, there: bool, new: bool) -> str:
+    if known.gone is not None:
+        return "replaced" if known.successor else "retired"
+    return "waits for a roster" if new else "enrolled" if there else "left out: its file is gone"
+
+
+def today() -> int:
+    return int(time.time()) // DAY
+
+
+def _date(day: int) -> str:
+    return str(datetime.fromtimestamp(day * DAY, UTC).date())
+
+
+def _requests(folder: Path) -> dict[Path, Request]:
+    return {path: _read_request(path) for path in sorted(folder.glob("**/*enrolment.json"))}
+
+
+def _register(folder: Path, output: Path | None = None) -> Register:
+    """The authority's record; a new one only where nothing says that there was one. output: where the roster goes."""
+    record = folder / RECORD
+    if record.exists():
+        return _read(record, Register, "the authority's record of rosters")
+    if output is not None and output.exists():
+        with contextlib.suppress(PeerError):
+            roster = read_roster(output, read_authority(folder / "authority.json").authority)
+            raise UsageError(
+                f"{record} is missing, and {output} is roster {roster.serial} of this authority: restore the record "
+                "from a backup; without it numbers would begin anew, which agents refuse, and retired keys come back"
+            )
+    return Register()
+
+
+def _check_gone_keys(agents: Sequence[Request], known: Register) -> None:
+    for agent in agents:
+        before = known.keys.get(agent.identity.hex())
+        if before is not None and before.gone is not None:
+            raise UsageError(
+                f"{agent.name}: this key was retired on {_date(before.gone)} and never enrols again: remove its "
+                "file; its home makes a new key (`atdm enroll agent`)"
+            )
+
+
+def _check_known_keys(agents: Sequence[Request], known: Register) -> None:
+    """A key has one name, and a name that is in use one key."""
+    for agent in agents:
+        before = known.keys.get(agent.identity.hex())
+        if before is not None and (before.name, before.owner) != (agent.name, agent.owner):
+            raise UsageError(
+                f"{agent.name}: its key was enrolled before as {before.name!r} of owner {before.owner!r}: a key has "
+                "one name for life; make a new one (`atdm enroll agent`)"
+            )
+        in_use = any(each.name == agent.name and each.gone is None for each in known.keys.values())
+        if before is None and in_use:
+            raise UsageError(
+                f"{agent.name}: is enrolled with another key: run `atdm enroll replace` if this is the same home with "
+                "a new one, or choose another name"
+            )
 
 
 def _check_new_keys(agents: Sequence[Request]) -> None:
@@ -170,6 +340,7 @@ def _check_new_keys(agents: Sequence[Request]) -> None:
                 key = "name" if what == "name" else "key"
                 raise UsageError(
                     f"agents {seen[value]!r} and {agent.name!r} enrolled with the same {key}: keep one of the two files"
+                    + ("; where one is a new key of the same home, `atdm enroll replace`" if what == "name" else "")
                 )
             seen[value] = agent.name
 
@@ -183,13 +354,8 @@ def server_files(
 
 
 def sign_weather(folder: Path, weather: Weather, output: Path) -> Path:
-    """Vouch for a weather table, so that agents need not have one of their own."""
-    authority = SigningKey(read_key_file(folder / "authority.key"))
-    return _write(output, SignedWeather(_whole(weather), authority.sign("weather", _whole(weather))))
-
-
-def _whole(weather: Weather) -> bytes:
-    return weather.hash(int(weather.time[0]), int(weather.time[-1]))
+    """Vouch for rows of weather, so that agents need no table of their own."""
+    return _write(output, SignedWeather.of(weather, SigningKey(read_key_file(folder / "authority.key"))))
 
 
 def _create(
@@ -274,12 +440,14 @@ def read_roster(path: Path, authority: bytes) -> Roster:
     return roster
 
 
-def check_weather(path: Path, weather: Weather, authority: bytes) -> None:
-    """Raise unless the authority vouches for this weather."""
+def read_signed_weather(path: Path, authority: bytes) -> SignedWeather:
+    """Rows of weather, if this authority vouches for them."""
     signed = _read(path, SignedWeather, "a file written by `atdm enroll weather`")
-    verify(authority, signed.signature, "weather", signed.hash)
-    if signed.hash != _whole(weather):
-        raise DataError(f"{path}: vouches for another weather table: get both files from the enrolment authority")
+    try:
+        signed.rows(authority)
+    except PeerError as error:
+        raise PeerError(f"{path}: {error}") from None
+    return signed
 
 
 def _read_request(path: Path) -> Request:
@@ -304,12 +472,15 @@ def _read(path: Path, kind: type[T], what: str) -> T:
         raise DataError(f"{path}: is not {what}: get it again") from None
 
 
+def json_bytes(document: msgspec.Struct) -> bytes:
+    return (json.dumps(msgspec.to_builtins(document), indent=1, ensure_ascii=False) + "\n").encode()
+
+
 def _write(path: Path, document: msgspec.Struct) -> Path:
-    content = json.dumps(msgspec.to_builtins(document), indent=1, ensure_ascii=False) + "\n"
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(content, encoding="utf-8")
+        partial.write_bytes(json_bytes(document))
         partial.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose a folder you may write to") from None

@@ -3,6 +3,7 @@
     Fleet      what the aggregator remembers of days and homes; chooses the next days to collect (equal weights)
     FleetFile  that memory in a file
     whole      exactly the company of an earlier fit
+    without    any of these choices, but for some homes
 
 A home that is out on a day stays, and the day is dropped for all homes, while fewer than a tenth of the days of a
 block are dropped; beyond that the home is left out. A home that does not answer is waited for `patience` seconds since
@@ -20,6 +21,7 @@ import numpy as np
 from atdm.errors import DataError, RunAborted
 from atdm.protocol.account import BLOCK
 from atdm.protocol.company import Answers, Choose, large_enough
+from atdm.protocol.plan import MOST_DAYS
 from atdm.protocol.roster import Roster, owners_of
 from atdm.transport.disk import lock, replace_file
 from atdm.types import BoolArray
@@ -48,6 +50,18 @@ def whole(identities: Collection[str]) -> Choose:
     return chosen
 
 
+def without(policy: Choose, identities: Collection[str]) -> Choose:
+    """The same choice as if these (identity keys in hex) had not answered."""
+
+    def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
+        some = {
+            place: days for place, days in answers.items() if roster.members[place].identity.hex() not in identities
+        }
+        return policy(some, roster, least)
+
+    return chosen if identities else policy
+
+
 @dataclass(slots=True)
 class Fleet:
     """What the aggregator remembers, by identity key: who summed which day, which days it gave up, who was heard when.
@@ -67,10 +81,12 @@ class Fleet:
         self.days.update(dict.fromkeys(days, company))
 
     def next_days(
-        self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple
-    ) -> Choose:
-        """The first days of a window that can be summed now by one company; first: the window's first UTC day; late:
-        places of agents that have no readings yet of the last days: for these days they count as not having answered.
+        self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple,
+        most: int = MOST_DAYS,
+    ) -> Choose:  # fmt: skip
+        """The first days of a window, at most so many, that can be summed now by one company; first: the window's first
+        UTC day; late: places of agents that have no readings yet of the last days: for these days they count as not
+        having answered.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -80,9 +96,12 @@ class Fleet:
             for key in keys:
                 self.heard.setdefault(key, now)  # a home that never came is waited for from now on
             count = len(next(iter(answers.values()))) if answers else 0
-            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late()}
+            late_ones = [place for place in late() if place in answers]
+            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late_ones}
             days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
             for i in range(count):
+                if days.sum() == most:
+                    break
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
                 found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)

@@ -1,10 +1,15 @@
 """An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
 
-Rule 1: what is wrong with readings is said in the agent's own log only, since it may quote one. Other parties get a
-        fixed text.
+Rule 1: what is wrong with readings may quote one. Whoever starts the agent is told; the log, which is kept and sent on,
+        says it without numbers; other parties get a fixed text.
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
+Rule 3: a source is asked for no rows from before the home's weather begins; where it has none, for those of the last
+        `history` days. A file without weather is read whole.
 """
 
+import logging
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,32 +20,41 @@ from atdm.data.own import own_readings, weather_faults
 from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
+from atdm.deploy.log import Line
 from atdm.errors import DataError, UsageError
 from atdm.protocol.readings import Readings, Weather, weather_of_table
 
+NUMBER = re.compile(r"\d[\d.,]*")
+HISTORY = 400  # days
+DAY = 86400  # s
 BACK = 72 * 3600  # s before the newest row that are asked for again: late readings, as `atdm observe --back` has it
 
 
 class OwnReadings:
     """One agent's readings. Its source is asked when it is read, and answers with what it has then."""
 
-    def __init__(self, source: Source, weather: Path, name: str, declared: Format) -> None:
-        self.source, self.weather, self.name, self.declared = source, weather, name, declared
+    def __init__(
+        self, source: Source, weather: Path | None, name: str, declared: Format, history: int = HISTORY
+    ) -> None:
+        self.source, self.weather, self.name, self.declared, self.history = source, weather, name, declared, history
         self._rows: Rows | None = None
 
     def read(self) -> Readings:
         """What there is now, judged and filled; readings from before the weather begins are not read."""
-        sky = read_sky(self.weather, self.declared)
-        rows = self._since(sky)
+        sky = None if self.weather is None else read_sky(self.weather, self.declared)
+        first = self._first(sky)
+        rows = self._since(first)
         if rows.agent is not None and rows.agent != self.name:
             raise DataError(
                 f"{self.source.name}: holds readings of {rows.agent}; this agent is {self.name}: give its own readings"
             )
         if not len(rows):
             said = "; ".join(rows.notes)
+            since = "" if first is None else f" since {stamp(first + 1)}"
+            why = ", where the weather begins" if sky is not None else ""
             raise DataError(
-                f"{self.source.name}: has no readings since {stamp(int(sky.time[0]))}, where the weather begins"
-                f"{f' ({said})' if said else ''}: check that it has some of that time"
+                f"{self.source.name}: has no readings{since}{why}{f' ({said})' if said else ''}: check that it has "
+                "some of that time"
             )
         own = own_readings(rows, self.source, sky, length(self.declared.fill, zero=True))
         self._rows = rows
@@ -51,7 +65,8 @@ class OwnReadings:
         try:
             return self.read()
         except (DataError, UsageError) as error:
-            say(f"{self.name}: {error}")
+            text = f"{NUMBER.sub('…', str(error))} (`atdm check` with the same options shows the numbers left out here)"
+            say(Line(text, event="readings", agent=self.name, level=logging.WARNING))
             raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
     @property
@@ -59,10 +74,15 @@ class OwnReadings:
         """What was done to the readings, in words."""
         return () if self._rows is None else self._rows.notes
 
-    def _since(self, sky: Sky) -> Rows:
-        first = int(sky.time[0]) - 1
+    def _first(self, sky: Sky | None) -> int | None:
+        """The stamp after which readings are wanted; None: all."""
+        if sky is not None:
+            return int(sky.time[0]) - 1
+        return None if isinstance(self.source, Table) else int(time.time()) - self.history * DAY
+
+    def _since(self, first: int | None) -> Rows:
         known = None if isinstance(self.source, Table) else self._rows  # a file is read whole in any case
-        if known is None or known.time[-1] - BACK <= first:
+        if known is None or first is None or known.time[-1] - BACK <= first:
             return self.source.rows(first)
         since = int(known.time[-1]) - BACK
         return _joined(known.after(first), self.source.rows(since), since)
@@ -72,8 +92,8 @@ def _joined(known: Rows, now: Rows, since: int) -> Rows:
     """Rows up to a stamp as they were read, and what a source says now of the time after it."""
     kept = slice(0, int(np.searchsorted(known.time, since, side="right")))
     columns = ((known.time, now.time), (known.temperature, now.temperature), (known.load, now.load))
-    time, temperature, load = (np.concatenate([old[kept], new]) for old, new in columns)
-    return Rows(time, temperature, load, now.notes, now.agent)
+    stamps, temperature, load = (np.concatenate([old[kept], new]) for old, new in columns)
+    return Rows(stamps, temperature, load, now.notes, now.agent)
 
 
 def weather_from(path: Path, declared: Format | None = None) -> Weather:

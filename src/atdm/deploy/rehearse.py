@@ -34,6 +34,7 @@ from atdm.deploy.enrolment import (
     folder_name,
 )  # fmt: skip
 from atdm.deploy.events import OnEvent, from_line, unseen
+from atdm.deploy.notices import OwnWeather
 from atdm.deploy.observe import collect_observation, company_of, observe_plan
 from atdm.deploy.own import weather_from
 from atdm.deploy.server import LocalServer
@@ -44,7 +45,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
-from atdm.protocol.plan import Plan
+from atdm.protocol.plan import MOST_DAYS, Plan
 from atdm.protocol.readings import timestamps, window
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import collect, cost_of, outcome_of, rows_of_plan
@@ -140,6 +141,7 @@ class Stage:
             *_program("aggregator"), "--identity", str(self.keys / "aggregator"), "--roster", str(self.roster),
             *self._weather(), "--nats", url, "-o", str(output), "--json", "--plan", str(written),
             "--wait", repr(wait), "--deadline", repr(wait), "--write-anyway", "--events", str(self.events),
+            "--portion", str(MOST_DAYS),  # one run, as in one process
         ]  # fmt: skip
 
     def observer_command(self, url: str, model: Path, rows: int, step_seconds: int, end: pd.Timestamp) -> list[str]:
@@ -360,7 +362,8 @@ def run_beside(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggrega
     for name in stage.names:
         files = AgentFiles(identity=stage.identity(name), data=stage.data(name), state=states / folder_name(name))
         running = prepare_agent(
-            files, stage.roster, stage.weather, stage.rules, declared=stage.declared, host=host,
+            files, stage.roster, OwnWeather(path=stage.weather, declared=stage.declared), stage.rules,
+            declared=stage.declared, host=host,
             until=int(window(plan)[-1]),
         )  # fmt: skip
         running.close()  # nobody else knows its folder
@@ -372,7 +375,7 @@ def run_beside(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggrega
     traffic = local.run(role, agents)
     if plan.weights == "equal":
         rows = Rows()
-        rows.take(role, rows_of_plan(plan))
+        rows.take(role)
         outcome = rows.outcome(plan, weather)
     else:
         outcome = outcome_of(role)

@@ -34,11 +34,13 @@ from atdm.transport.nats import subject
 
 CA_DAYS, SERVER_DAYS = 3650, 825  # validity of certificates; most software refuses server certificates of more
 PORT = 4222
+PID_FILE = "nats-server.pid"  # in the server's folder, while it runs
 START_SECONDS = 10.0  # a server that does not listen by then has failed to start
 
 CONFIG = """\
 # NATS server for one atdm roster, written by `atdm enroll roster`. Start it in this folder: nats-server -c server.conf
 listen: "0.0.0.0:{port}"
+pid_file: "nats-server.pid"
 max_payload: 1MB           # larger messages travel in parts
 max_pending: 512MB         # all agents may answer at the same moment
 write_deadline: "60s"
@@ -108,6 +110,23 @@ def server_config(authority: bytes, agents: Mapping[bytes, str], aggregator: str
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
         users.append(user(nkey, [subject(authority, "up", identity.hex())], down))
     return CONFIG.format(port=port, users="\n".join(users))
+
+
+def reload_server(folder: Path) -> bool:
+    """Let a server that runs in this folder read its configuration again; whether there is one.
+
+    Who is connected and still known stays connected. A process number left behind by a crash may be anybody's by now:
+    only a process of that name in that folder is told.
+    """
+    try:
+        pid = int((folder / PID_FILE).read_text())
+        ours = Path(f"/proc/{pid}/comm").read_text().strip() == "nats-server"
+        if ours and Path(f"/proc/{pid}/cwd").resolve() == folder.resolve():
+            os.kill(pid, signal.SIGHUP)
+            return True
+    except (OSError, ValueError):  # none, not ours to see, or a system without /proc
+        pass
+    return False
 
 
 @dataclass(slots=True)

@@ -10,21 +10,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from atdm.data.format import Format
 from atdm.deploy.agent import Say, describe_plan, on_signal
-from atdm.deploy.aggregator import AggregatorConfig, Conductor, parse_stamp
-from atdm.deploy.enrolment import read_aggregator, read_roster
-from atdm.deploy.fleet import PATIENCE, FleetFile, whole
+from atdm.deploy.aggregator import parse_stamp
+from atdm.deploy.collecting import Office, collect
+from atdm.deploy.conductor import AggregatorConfig
+from atdm.deploy.fleet import PATIENCE, whole
 from atdm.deploy.observe import Observation, observe_plan, released_by
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
-from atdm.protocol.company import plan_days
 from atdm.protocol.options import WeightsName
-from atdm.protocol.readings import Weather, timestamps
-from atdm.transport.nats import NatsConfig
 
 Keep = Callable[[Observation], None]
 
@@ -49,25 +46,19 @@ def parse_end(text: str | None) -> pd.Timestamp | None:
 
 def watch_rows(config: AggregatorConfig, model: Model, say: Say, keep: Keep, seeing: Seeing) -> None:
     """`atdm observe`: ask the agents for the rows since a model's fit, once or from row to row until stopped."""
-    nkey, pinned = read_aggregator(config.identity)
-    nats = NatsConfig(servers=config.servers, ca=pinned.ca, nkey=nkey)
     released_by(model)
-    with FleetFile(config.identity) as fleet:
-        asyncio.run(Observer(config, nats, pinned.authority, model, say, keep, seeing, fleet).run())
+    with Office(config, say) as office:
+        asyncio.run(Observer(office, model, keep, seeing).run())
 
 
 @dataclass(slots=True)
 class Observer:
     """Collects row by row; the roster is read again each time, so that homes come and go."""
 
-    config: AggregatorConfig
-    nats: NatsConfig
-    authority: bytes
+    office: Office
     model: Model
-    say: Say
     keep: Keep
     seeing: Seeing
-    fleet: FleetFile
     stopped: bool = False
 
     async def run(self) -> None:
@@ -80,51 +71,31 @@ class Observer:
 
         with on_signal(stop):
             while True:
-                await self._collect_what_is_there()
+                try:
+                    await self._collect_what_is_there()
+                except (RunAborted, PeerError, UsageError) as error:
+                    if not self.seeing.follow:
+                        raise
+                    self.office.say(f"nothing more collected ({error})")
                 if not self.seeing.follow:
                     return
                 with contextlib.suppress(asyncio.CancelledError):
                     wait = until_next_row(self.model, time.time() - self.seeing.settle)
                     await asyncio.sleep(0.0 if self.stopped else wait)
                 if self.stopped:
-                    self.say("stopped")
+                    self.office.say("stopped")
                     return
 
     async def _collect_what_is_there(self) -> None:
-        """One run after the other while days are left that another company can sum."""
-        collected, more, tried = False, True, pd.DatetimeIndex([], tz="UTC")
-        while more and not self.stopped:
-            try:
-                found, tried, more = await self._once(tried)
-            except (RunAborted, PeerError, UsageError) as error:
-                if not self.seeing.follow and not collected:
-                    raise
-                self.say(f"nothing more collected ({error})")
-                return
-            collected = True
-            self.keep(found)  # where that fails, going on would lose the next rows too
-
-    async def _once(self, tried: pd.DatetimeIndex) -> tuple[Observation, pd.DatetimeIndex, bool]:
-        """What one run shows, the rows tried so far, and whether the window has days that no run covered."""
         seeing = self.seeing
         settled = pd.Timestamp(time.time() - seeing.settle, unit="s", tz="UTC")
         last = settled if seeing.until is None else seeing.until
-        known = tried.union(seeing.known()) if len(tried) else seeing.known()
-        plan = observe_plan(self.model, last, seeing.back, known=known, weights=seeing.weights)
-        self.say(f"asking for {describe_plan(plan)}")
-        nothing = np.empty(0)
-        conductor = Conductor(
-            self.config, self.nats, read_roster(self.config.roster, self.authority), plan, say=self.say,
-            fleet=self.fleet,
-            weather=Weather(nothing.astype(np.int64), nothing, nothing),  # collecting needs none
-            policy=whole(released_by(self.model).company) if plan.fit else None, patience=seeing.patience,
-        )  # fmt: skip
-        async with conductor.hub:
-            found = await conductor.observation()
-        run = conductor.role.run if conductor.role is not None else None
-        if run is None:
-            return found, tried, False
-        return found, tried.union(timestamps(run.rows())), max(run.days) < int(plan_days(plan)[-1])
+        plan = observe_plan(self.model, last, seeing.back, known=seeing.known(), weights=seeing.weights)
+        self.office.say(f"asking for {describe_plan(plan)}")
+        policy = whole(released_by(self.model).company) if plan.fit else None
+        await collect(
+            self.office, plan, lambda portion: self.keep(portion.observation()), policy=policy, patience=seeing.patience
+        )
 
 
 def until_next_row(model: Model, now: float) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.company import Verdict, check_company, judge, plan_days
+from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge, plan_days
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -37,11 +37,12 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.registry import REGISTRY, side
-from atdm.protocol.roster import Roster, check_roster, place_of
+from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
@@ -78,7 +79,7 @@ class Agent:
         *,
         identity: SigningKey,
         secret: bytes,
-        roster: Roster,
+        roster: Roster | None,
         authority: bytes,
         readings: Readings,
         weather: Weather,
@@ -89,11 +90,14 @@ class Agent:
         keep: bool = False,
         renew: Callable[[], Readings] | None = None,
         renew_roster: Callable[[], Roster] | None = None,
+        find_weather: Callable[[Plan], Weather] | None = None,
+        owner: Callable[[], OwnerChoice] = lambda: "takes part",
     ) -> None:
-        """renew: the readings as they are now, for plans that reach beyond those known; renew_roster: the roster as it
-        is now, for announcements of another one."""
-        check_roster(roster, authority)
-        self.name = roster.members[roster.index(identity.public)].name
+        """roster: None where it is still to come, by renew_roster. renew: the readings as they are now, for plans that
+        reach beyond those known; renew_roster: the roster as it is now, for announcements of another one; find_weather:
+        the weather for a plan, as far as it is known now; owner: whether the owner takes part, asked at each
+        announcement: a run that is under way is finished, because nobody is silent in a run."""
+        self.name = "an agent without a roster"
         self.own = AgentContext(
             readings=readings,
             weather=weather,
@@ -107,14 +111,21 @@ class Agent:
         self.state = AgentState.WAITING
         self.part: Part | None = None
         self.weight = float("nan")  # ξ_i of the last finished run
-        self._identity, self.roster, self._random_bytes = identity, roster, random_bytes
+        self._identity, self.roster, self._random_bytes = identity, roster or NOBODY, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
         self._seed = b""
+        self._owner = owner
+        self._choice: OwnerChoice = "takes part"  # at the last announcement
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
+        self._find_weather = find_weather
+        if roster is not None:
+            check_roster(roster, authority)
+            self.name = roster.members[roster.index(identity.public)].name
         if store is not None:
             self._resume(*store.read())
-        self._take_roster(roster)
+        if roster is not None:
+            self._take_roster(roster)
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -153,7 +164,7 @@ class Agent:
             bookings = ()
         if state in (AgentState.JOINED, AgentState.RUNNING):
             seed = self._seed if joined else b""
-            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, bookings=bookings)
+            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
             self._store.append(encode_entry(entry))
         else:
             self._store.replace(self._snapshot(data, replies))
@@ -182,10 +193,11 @@ class Agent:
 
     def _play(self, entries: list[Entry]) -> bool:
         """Whether every message gives the answer it gave before."""
-        draw = self._random_bytes
+        draw, owner = self._random_bytes, self._owner
         try:
             for entry in entries:
                 self._random_bytes = lambda _, seed=entry.seed: seed  # type: ignore[misc]
+                self._owner = lambda choice=entry.choice: choice  # type: ignore[misc]
                 replies = self._answer(entry.message)
                 if answer_hash(replies) != entry.answer or self.own.memory.account.booked() != entry.bookings:
                     return False
@@ -193,7 +205,7 @@ class Agent:
         except (PeerError, ValueError):
             return False
         finally:
-            self._random_bytes = draw
+            self._random_bytes, self._owner = draw, owner
         return True
 
     def _limit(self) -> int:
@@ -215,6 +227,7 @@ class Agent:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._find_roster(announce.roster)
         self._leave(AgentState.WAITING)  # a run of which no end was heard is over when another begins
+        self._choice = self._owner()
         verdict = self._verdict(announce.plan)
         self._announce = announce
         self._seed = self._random_bytes(32)
@@ -237,11 +250,12 @@ class Agent:
         roster.index(self._identity.public)
         if roster.serial < self.own.memory.serial:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
+        self.name = roster.members[roster.index(self._identity.public)].name
         self.roster, self.own.memory.serial = roster, roster.serial
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
-        """In or out, day by day; out everywhere where this agent's rules refuse the plan."""
-        reason = self._reason_to_stay_out(plan)
+        """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""
+        reason = BY_CHOICE[self._choice] or self._reason_to_stay_out(plan)
         if reason is not None and day_count(plan) > MOST_DAYS:
             raise RunAborted(reason)  # too many days to answer one by one
         if reason is not None:
@@ -261,9 +275,11 @@ class Agent:
             return rules.refuses_collecting(plan, memory.fits.get(plan.fit))
         if (reason := rules.refuses(plan)) is not None:
             return reason
+        if self._find_weather is not None:
+            self.own = replace(self.own, weather=self._find_weather(plan))
         rows = window(plan)
         if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):
-            return "the plan's weather is not this agent's: use the file signed by the enrolment authority"
+            return "the plan's weather is not this agent's: publish the rows that the enrolment authority signed"
         return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
 
     def _read_on(self, plan: AnyPlan) -> None:

@@ -69,7 +69,7 @@ class Aggregator:
         self.run: Run | None = None
         self.desk: Desk | None = None
         self.answers: dict[int, Ready] = {}  # by place in the roster
-        self.refusals: dict[int, str] = {}  # of those that could not answer
+        self.refusals: dict[int, str] = {}  # of those that could not answer, or ended the run
         self._announce = Announce(plan=plan, roster=roster.hash(), attempt=attempt)
         self._weather, self._choose, self._least = weather, choose, least
         self._place: dict[int, int] = {}  # in the roster → in the company
@@ -206,7 +206,8 @@ class Aggregator:
         """(running, Refuse): one member's refusal ends the run for everybody."""
         if sender not in self._place:
             raise PeerError(f"refusal of {self.roster.members[sender].name}, who is not in the company: ignored")
-        return self.abort(f"agent {one_line(expect(message, Refuse).reason)}")
+        self.refusals[sender] = one_line(expect(message, Refuse).reason)
+        return self.abort(f"agent {self.refusals[sender]}")
 
     TRANSITIONS: dict[tuple[AggregatorState, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
         (AggregatorState.GATHERING, Ready): _gather,

@@ -162,6 +162,7 @@ class CollectDesk(Desk):
     """The aggregator's side: it opens both sums, and passes the offers on."""
 
     collected: Collected | None = None
+    leaving = False
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
@@ -193,6 +194,7 @@ class CollectDesk(Desk):
         self._rows = times[everybody]
         if not len(self._rows):
             return self._finish(Collected(self._rows, np.empty(0), np.empty(0)))
+        self.leaving = True
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
 
     def _open(self, pile: RunningTotal, rows: IntArray) -> list[Outgoing]:

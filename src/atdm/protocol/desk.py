@@ -35,6 +35,7 @@ class Desk(ABC):
     """The aggregator's side of one protocol."""
 
     finished = False
+    leaving = True  # whether the agents' next words carry readings: from here on their days are this company's
     outcome: Outcome | None = None
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:

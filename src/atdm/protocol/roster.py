@@ -61,6 +61,9 @@ def place_of(identity: bytes, members: Members) -> int | None:
     return place if place < len(members) and members[place].identity == identity else None
 
 
+NOBODY = Roster(serial=0, members=(), authority=b"", signature=b"")  # before the first one came
+
+
 def owners_of(members: Sequence[Member]) -> int:
     return len({member.owner for member in members})
 

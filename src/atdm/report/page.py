@@ -5,13 +5,9 @@ Rule 1: what a deployed aggregator does not have cannot be on its page: weights 
 Rule 2: every text that came from outside is escaped; the page's policy allows its own script and nothing else.
 """
 
-import base64
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from html import escape
-from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -26,6 +22,7 @@ from atdm.model.fitted import Model
 from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import coverage_of, diagnosis, step_hours
+from atdm.report.parts import byte_count, source_hash, static
 from atdm.report.words import goodness, planning, r2_text, remedies, restarted, search, under, weighting
 from atdm.result import Fit, percent
 
@@ -408,19 +405,7 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
-def byte_count(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"
-
-
 # The file
-
-
-@cache
-def static(name: str) -> str:
-    return files("atdm.report").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def policy() -> str:
@@ -429,11 +414,6 @@ def policy() -> str:
         f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {source_hash(static('page.js'))}; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def source_hash(text: str) -> str:
-    """A style or script as a content security policy names it."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def document(title: str, headline: str, sections: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ STREAM_BYTES = 16
 FRAME_BYTES = 128  # of a frame beside its part of the message, at most
 MOST_BYTES = 1 << 28  # of one message, where the receiver knows no closer bound
 MOST_OPEN = 4  # incomplete messages kept per sender
+MOST_HELD = 4  # names of notices that an agent says it holds
+_NAME_BYTES = 32  # of each, at most
 _MOST_SLOTS = 1 << 31
 
 
@@ -41,6 +43,7 @@ class Here(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """An agent says that it is there, on arrival or when called; what it has not answered yet is sent again."""
 
     stream: bytes
+    held: tuple[bytes, ...] = ()  # names of what it need not be sent; they mean something to whoever gives them
 
 
 Frame = Piece | Call | Here
@@ -63,6 +66,8 @@ def decode(data: bytes) -> Frame:
         sound = 0 <= frame.part < frame.parts <= _MOST_SLOTS and 0 <= frame.slot < _MOST_SLOTS
         if not sound or len(frame.stream) != STREAM_BYTES:
             raise PeerError("frame with impossible numbers: ignored")
+    if isinstance(frame, Here) and (len(frame.held) > MOST_HELD or any(len(n) > _NAME_BYTES for n in frame.held)):
+        raise PeerError("frame with more names than an agent may hold: ignored")
     return frame
 
 

@@ -71,12 +71,22 @@ class Connection:
         subjects: Sequence[str],
         received: Callable[[str, bytes], Awaitable[None]],
         opened: Callable[[], Awaitable[None]],
+        name: str = "",
     ) -> None:
+        """name: of the agent whose connection it is, in the log."""
+        self._name, self._lost = name, 0.0  # when the connection broke  [s, of the loop]
         self._door, self._subjects, self._received, self._opened = config, subjects, received, opened
         self._client: Any = None
         self.servers = ", ".join(config.servers)
         self.refused = ""  # the server's last complaint about what this party may not do
         self.connections = 0
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None and bool(self._client.is_connected)
+
+    def _tell(self, level: int, event: str, text: str) -> None:
+        log.log(level, "%s", text, extra={"event": event, "agent": self._name})
 
     @property
     def largest(self) -> int:
@@ -91,7 +101,7 @@ class Connection:
         try:
             await client.publish(to, data)
         except Exception as error:  # noqa: BLE001 - the client raises its own, the socket's and asyncio's errors
-            log.info("not sent, %d bytes: %s", len(data), type(error).__name__)
+            log.debug("not sent, %d bytes: %s", len(data), type(error).__name__)
 
     async def flush(self) -> None:
         """Wait until the server has what was sent, if it is there."""
@@ -101,7 +111,8 @@ class Connection:
                 await client.flush(CLOSE_TIMEOUT)
 
     async def run(self) -> None:
-        """Stay connected until cancelled; raises PeerError if the server is not ours or does not know us."""
+        """Stay connected until cancelled; raises PeerError if the server is not ours or never knew us. One that did may
+        get its right configuration again: that is waited for."""
         pause = FIRST_PAUSE
         try:
             while True:
@@ -111,12 +122,18 @@ class Connection:
                     for name in self._subjects:
                         await self._client.subscribe(name, cb=self._deliver, pending_bytes_limit=PENDING_BYTES)
                     await self._client.flush(CONNECT_TIMEOUT)
-                except PeerError:
-                    raise
+                except PeerError as error:
+                    if not self.connections:
+                        raise
+                    level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
+                    self._tell(level, "refused", f"{error}; trying again")
+                    pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
-                    level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
-                    log.log(level, "no connection to %s (%s): trying again", self.servers, type(error).__name__)
+                    first = pause == FIRST_PAUSE and not self.connections  # said once, and not every minute
+                    text = f"no connection to {self.servers} ({type(error).__name__}): trying again"
+                    self._tell(logging.WARNING if first else logging.DEBUG, "unreachable", text)
                 else:
+                    self._say_connected()
                     self.connections += 1
                     pause = FIRST_PAUSE
                     await self._opened()
@@ -124,13 +141,20 @@ class Connection:
                         _stop_if_cancelled()
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(closed.wait(), WATCH_EVERY)
-                    log.info("connection to %s lost", self.servers)
+                    self._lost = asyncio.get_running_loop().time()
+                    self._tell(logging.WARNING, "lost", f"connection to {self.servers} lost: trying again")
                 await self._close()
                 _stop_if_cancelled()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, guards nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             await self._close()
+
+    def _say_connected(self) -> None:
+        if not self.connections:
+            return self._tell(logging.INFO, "connected", f"connected to {self.servers}")
+        away = asyncio.get_running_loop().time() - self._lost
+        self._tell(logging.INFO, "back", f"back after {away:.0f} s: connected to {self.servers}")
 
     async def _deliver(self, message: Any) -> None:
         try:
@@ -146,7 +170,7 @@ class Connection:
 
         async def on_error(error: Exception) -> None:
             self.refused = str(error)
-            log.info("nats: %s", error)
+            log.debug("nats: %s", error)
 
         try:
             await client.connect(
@@ -209,15 +233,17 @@ class AgentLink:
     """One agent's end: hands over each slot's message once, in order, and sends back what `answer` returns.
 
     answer(slot, message) → answers, or None when the agent ignored the message, which did not fit its state.
+    held() → names of what the agent need not be sent.
     """
 
     def __init__(
-        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None]
-    ) -> None:
+        self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None],
+        held: Callable[[], tuple[bytes, ...]] = tuple, name: str = "",
+    ) -> None:  # fmt: skip
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
-        self.connection = Connection(config, down, self._received, self._arrived)
-        self._answer = answer
+        self.connection = Connection(config, down, self._received, self._arrived, name)
+        self._answer, self._held = answer, held
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
         self._sent: dict[int, bytes] = {}  # answers to the last slots, for the case that they got lost
@@ -236,7 +262,7 @@ class AgentLink:
             await asyncio.gather(line, return_exceptions=True)
 
     async def _arrived(self) -> None:
-        await self.connection.send(self._up, frames.encode(Here(self._stream)))
+        await self.connection.send(self._up, frames.encode(Here(self._stream, self._held())))
 
     async def _received(self, _subject: str, data: bytes) -> None:
         frame = frames.decode(data)
@@ -325,6 +351,7 @@ class Hub:
         self._all = subject(authority, "down", "all")
         self.connection = Connection(config, [subject(authority, "up", "*")], self._received, self._call)
         self.present: set[str] = set()  # identities in hex
+        self.held: dict[str, tuple[bytes, ...]] = {}  # what each said last that it need not be sent
         self.peers: list[Peer] = []
         self.slots: list[Slot] = []
         self._place: dict[str, int] = {}
@@ -415,6 +442,8 @@ class Hub:
         if isinstance(frame, Call):
             raise PeerError("a frame that only the aggregator sends: ignored")
         self.present.add(sender)
+        if isinstance(frame, Here):
+            self.held[sender] = frame.held
         self._news.set()
         place = self._place.get(sender)
         if place is None:

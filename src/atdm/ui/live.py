@@ -17,7 +17,8 @@ from typing import Any
 from atdm.deploy import events
 from atdm.deploy.events import AnyEvent
 from atdm.report.learned import GRAVE, meaning
-from atdm.report.page import COLUMNS, byte_count, number, source_hash, static
+from atdm.report.page import COLUMNS, number
+from atdm.report.parts import byte_count, source_hash, static
 
 MOST_LINES = 200  # of the log, the refusals and the ignored messages, each
 MOST_ROUNDS = 1000

@@ -1,109 +1,36 @@
-"""Watching a run: a live page on an address, a file of events, or both; what `--ui` and `--events` ask for.
-
-The server has a thread of its own and reads the state a few times a second; the run never waits for it.
-"""
+"""Watching a run: a live page on an address, a file of events, or both; what `--ui` and `--events` ask for."""
 
 import contextlib
-import ipaddress
-import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from atdm.deploy.events import Aborted, AnyEvent, Said, to_line
 from atdm.errors import AtdmError, UsageError
-from atdm.ui import DEFAULT
+from atdm.ui.host import Address, hosting, new_token, parse_address
 from atdm.ui.live import LiveState
 
 if TYPE_CHECKING:
     from atdm.ui.site import Site
 
-MOST_CONNECTIONS = 64
-CLOSE_SECONDS = 3.0  # for browsers to be told and the server to end
-TOKEN_BYTES = 32
-
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the page is served."""
-
-    host: str
-    port: int
-
-    @property
-    def loopback(self) -> bool:
-        ip = _ip(self.host)
-        return ip.is_loopback if ip is not None else self.host == "localhost"
-
-    @property
-    def name(self) -> str:
-        """What to call it from elsewhere; on all interfaces by the machine's own name."""
-        ip = _ip(self.host)
-        return socket.gethostname().lower() if ip is not None and ip.is_unspecified else self.host
-
-    def url(self) -> str:
-        return f"http://[{self.name}]:{self.port}/" if ":" in self.name else f"http://{self.name}:{self.port}/"
-
-
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def parse_address(text: str) -> Address:
-    """`HOST:PORT`, with brackets around an IPv6 address."""
-    host, _, port = text.strip().lower().rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise UsageError(f"--ui {text}: write HOST:PORT, such as {DEFAULT}")
-    return Address(host, int(port))
-
-
-def bind(address: Address) -> socket.socket:
-    """A listening socket, or one line that says why not."""
-    where = f"--ui {address.host}:{address.port}"
-    try:
-        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family)
-    except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "no such address"
-        raise UsageError(f"{where}: {why.lower()}; choose another host or port") from None
 
 
 @contextmanager
 def serving(state: LiveState, address: Address, say: Say) -> Iterator["Site"]:
-    """The page, from the moment the block is entered; its address, with the token if it needs one, is said once."""
-    try:
-        import uvicorn
+    """The live page, from the moment the block is entered; its address is said once, with the token if it needs one."""
+    token = None if address.loopback else new_token()
 
+    def make(names: frozenset[str]) -> "Site":
         from atdm.ui.site import Site
-    except ImportError:
-        raise UsageError("--ui needs starlette and uvicorn: pip install 'atdm[ui]'") from None
-    listening = bind(address)
-    address = Address(address.host, listening.getsockname()[1])
-    token = None if address.loopback else secrets.token_urlsafe(TOKEN_BYTES)
-    site = Site(state, frozenset({address.name, "localhost"}), token)
-    server = uvicorn.Server(uvicorn.Config(
-        site.app, log_config=None, access_log=False, log_level="critical", server_header=False, ws="none",
-        lifespan="off", http="h11", limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1,
-    ))  # fmt: skip
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="live page", daemon=True)
-    thread.start()
-    say(f"live page: {address.url()}" + (f"?token={token}" if token else ""))
-    try:
+
+        return Site(state, names, token)
+
+    with hosting(make, address) as (site, where):
+        say(f"live page: {where.url()}" + (f"?token={token}" if token else ""))
         yield site
-    finally:
-        site.closing = server.should_exit = True
-        thread.join(CLOSE_SECONDS)
-        listening.close()
 
 
 class Watch:

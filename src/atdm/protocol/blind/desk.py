@@ -20,6 +20,8 @@ BOX_BYTES = 48  # a 32-byte secret and its tag
 
 
 class BlindDesk(Desk):
+    leaving = False
+
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
         self._pile = RunningTotal(run.agents, 0)
@@ -46,6 +48,7 @@ class BlindDesk(Desk):
             return []
         pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
         self._sums += pile.phase in ("open", "step")
+        self.leaving = True  # the answer to the first total, of rows, opens the load
         words = ring.to_bytes(pile.total)
         self._context = next_context(self._context, words)
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]

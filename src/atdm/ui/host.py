@@ -1,0 +1,111 @@
+"""A page on an address: where it listens, the token it needs there, and the server behind it.
+
+The server has a thread of its own and reads a few times a second what it shows; what is shown never waits for it.
+"""
+
+import ipaddress
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from atdm.errors import UsageError
+from atdm.ui import DEFAULT
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+MOST_CONNECTIONS = 64
+CLOSE_SECONDS = 3.0  # for browsers to be told and the server to end
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the page is served."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        ip = _ip(self.host)
+        return ip.is_loopback if ip is not None else self.host == "localhost"
+
+    @property
+    def name(self) -> str:
+        """What to call it from elsewhere; on all interfaces by the machine's own name."""
+        ip = _ip(self.host)
+        return socket.gethostname().lower() if ip is not None and ip.is_unspecified else self.host
+
+    def url(self) -> str:
+        return f"http://[{self.name}]:{self.port}/" if ":" in self.name else f"http://{self.name}:{self.port}/"
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT`, with brackets around an IPv6 address."""
+    host, _, port = text.strip().lower().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(f"--ui {text}: write HOST:PORT, such as {DEFAULT}")
+    return Address(host, int(port))
+
+
+def bind(address: Address) -> socket.socket:
+    """A listening socket, or one line that says why not."""
+    where = f"--ui {address.host}:{address.port}"
+    try:
+        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(place[:2], family=family)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "no such address"
+        raise UsageError(f"{where}: {why.lower()}; choose another host or port") from None
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class Served(Protocol):
+    """A site: its application, and whether its streams are to end."""
+
+    app: "ASGIApp"
+    closing: bool
+
+
+S = TypeVar("S", bound=Served)
+
+
+@contextmanager
+def hosting(make: Callable[[frozenset[str]], S], address: Address) -> Iterator[tuple[S, Address]]:
+    """A site made with the names it goes by, and where it is, from the moment the block is entered."""
+    try:
+        import uvicorn
+
+        site = make(frozenset({address.name, "localhost"}))
+    except ImportError:
+        raise UsageError("--ui needs starlette and uvicorn: pip install 'atdm[ui]'") from None
+    listening = bind(address)
+    address = Address(address.host, listening.getsockname()[1])
+    server = uvicorn.Server(uvicorn.Config(
+        site.app, log_config=None, access_log=False, log_level="critical", server_header=False, ws="none",
+        lifespan="off", http="h11", limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1,
+    ))  # fmt: skip
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="page", daemon=True)
+    thread.start()
+    try:
+        yield site, address
+    finally:
+        site.closing = server.should_exit = True
+        thread.join(CLOSE_SECONDS)
+        listening.close()
