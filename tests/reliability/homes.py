@@ -268,11 +268,12 @@ class Witness:
             return
         everybody = ring.from_bytes(message.words, len(self.rows) + 1)[:-1] == 0
         stamps, size = np.array(self.rows)[everybody & self.gives].tolist(), int(everybody.sum())
-        way = self.fits[self.plan.fit].hex() if self.plan.fit else "equal"
+        fit = self.fits.get(self.plan.fit, self.plan.fit)
+        way = fit.hex() if fit else "equal"
         self._given(stamps, way)
         self._shown(reply.run, stamps)
-        for day in {t // DAY for t in stamps} if self.plan.fit else ():
-            need(self.model.setdefault(day, self.fits[self.plan.fit]) == self.fits[self.plan.fit], "a day of two fits")
+        for day in {t // DAY for t in stamps} if fit else ():
+            need(self.model.setdefault(day, fit) == fit, "a day under the weights of two fits")
         own = words[:-1].view(np.int64).reshape(2, size)[:, self.gives[everybody]]
         layout = show_layout(len(self.ids), size, not self.plan.fit)
         self._frozen(way, stamps, own, [block.bits for block in layout.blocks])

@@ -648,8 +648,9 @@ class Simulation:
         self._same_as_before(outcome.kept, (estimate.state, outcome.load), company)
 
     def _check_model(self, outcome: Outcome, plan: Plan, company: list[int]) -> None:
-        estimate, rss = outcome.estimate, regression_rss(plan, outcome, self.weather)
-        need(abs(rss - estimate.rss) <= 1e-8 * (1 + rss), "the model is not that of the state")
+        estimate = outcome.estimate
+        for rss in regression_rss(plan, outcome, self.weather):
+            need(abs(rss - estimate.rss) <= 1e-8 * (1 + rss), "the model is not that of the state")
         numbers = tuple(p.tobytes() for p in (outcome.kept, estimate.state, *estimate.coefficients.parts()))
         for day in np.unique(outcome.kept // DAY).tolist():
             members, known = self.models.setdefault(day, (frozenset(company), numbers))
@@ -699,8 +700,9 @@ def exact_sum(values: np.ndarray, bound: float, budget: int, most: int = 63) -> 
     return np.array([sum(round(value * 2**bits) for value in row) / 2**bits for row in values.tolist()])
 
 
-def regression_rss(plan: Plan, outcome: Outcome, weather) -> float:
-    """What least squares of s_t − α s_{t−1} on lags of h, o, r and the season leaves over the training rows."""
+def regression_rss(plan: Plan, outcome: Outcome, weather) -> tuple[float, float]:
+    """What least squares of s_t − α s_{t−1} on lags of h, o, r and the season leaves over the training rows, and what
+    the released coefficients leave."""
     rows, s = outcome.kept, outcome.estimate.state
     at = positions(weather.time, rows)
     inputs = (outcome.load, weather.outdoor[at], weather.solar[at])
@@ -708,8 +710,10 @@ def regression_rss(plan: Plan, outcome: Outcome, weather) -> float:
     season = [[float(rows[t] // plan.step_seconds % plan.period == k) for k in range(plan.period)] for t in used]
     design = np.hstack([np.array([[each[t - m] for each in inputs for m in (0, 1)] for t in used]), season])
     target = np.array([s[t] - outcome.estimate.coefficients.alpha[0] * s[t - 1] for t in used])
-    left = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
-    return float(left @ left)
+    best, released = np.linalg.lstsq(design, target, rcond=None)[0], outcome.estimate.coefficients
+    told = np.concatenate([released.beta, released.gamma, released.theta, released.occupancy])
+    one, other = (target - design @ each for each in (best, told))
+    return float(one @ one), float(other @ other)
 
 
 def simulate(seed: int) -> Counter:
