@@ -21,6 +21,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from atdm.crypto import graph, keys, prg, ring
+from atdm.data import gaps
 from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, store, sums
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
@@ -37,6 +38,7 @@ from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
+from tests.data import test_gaps
 from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_secrets
 from tests.reliability import test_rules as claims
@@ -471,6 +473,8 @@ MUTANTS = (
     Mutant("account", "an answer is in the store before it leaves",
            (Edit(Agent, "receive", "self._save", "lambda *_: None"),),
            claims.test_every_answer_is_on_the_account_before_it_leaves),
+    Mutant("account", "the same fit again is judged by its questions",
+           off((Account, "refuses", "known.plan == plan.hash()")), DAYS),
     Mutant("account", "three counts of signs", (Constant(plan, "MOST_SIGNS", 4),), QUESTIONS),
     Mutant("account", "rows settle their days before they leave",
            (Edit(CollectPart, "_show", "self.own.memory.account.settle(shown, run.company, run.collect.weights, "
@@ -525,6 +529,10 @@ MUTANTS = (
     Mutant("in or out", "a choice made during a run waits for its end",
            (Edit(Agent, "_play", "self._owner = lambda choice=entry.choice: choice", "pass"),),
            every(test_owner.test_a_restart_within_a_run_answers_as_before_whatever_was_chosen_since)),
+    Mutant("in or out", "own gaps of up to 2 h are filled", (Edit(gaps, "fill", "LONGEST_SECONDS", "10800"),),
+           every(test_gaps.test_two_hours_are_the_time_from_reading_to_reading)),
+    Mutant("in or out", "a home with an outage stays while it costs less than a tenth",
+           (Constant(gaps, "LOST_PARTS", (5, 50)),), test_gaps.test_a_tenth_of_the_rows_is_where_a_home_is_left_out),
     # An agent's own rules
     Mutant("rules", "fitted weights only if the owner allows them",
            off((Rules, "refuses", 'self.weights != "fitted"')),
@@ -740,6 +748,9 @@ MUTANTS = (
            (Edit(collect, "opened_offer", "layout.decode(total, agents)", "pass"),
             *off((Layout, "decode", "int(total[-1]) != agents"))),
            partial(with_patch, test_bad_input.test_a_count_that_is_not_the_companys_ends_the_run, "collect")),
+    Mutant("collect", "the rows asked for and no others",
+           off((company, "rows_of", "isinstance(plan, Collect) and plan.asked")),
+           test_collect.test_only_the_rows_asked_for_are_given),
     Mutant("collect", "totals come in order", off((CollectPart, "receive", "total.step != self.step")),
            of_an_agent("running/offer", protocol="collect")),
     Mutant("collect", "no row offered ends it", off((CollectPart, "_show", "not everybody.any()")),
