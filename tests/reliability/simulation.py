@@ -658,7 +658,7 @@ class Simulation:
 
     def _weight(self, i: int, run: bytes) -> float | None:
         """The agent's own weight in a fit; None where it lost its disk."""
-        agent = self.homes[i].started()
+        agent = self.homes[i].look()
         if agent.part is not None and agent.part.session.run.id == run:
             return agent.part.weight
         return agent.own.memory.fits[run].weight if run in agent.own.memory.fits else None
