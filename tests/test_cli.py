@@ -15,6 +15,7 @@ import pytest
 import atdm
 from atdm import cli
 from atdm.cli import main
+from atdm.deploy.fleet import OUTAGES
 from atdm.use.series import parse_start
 from tests.clusters import tiny
 from tests.data import foreign
@@ -262,9 +263,9 @@ def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
     monkeypatch.setattr("atdm.cli.aggregator.watch_rows", lambda post, model, say, keep, seeing: seen.append(seeing))
     row = "time,aggregate_temp_c,load_kw,agents\n2024-01-01T00:00Z,19.0,1.0,12\n"
     model.with_name("observed.csv").write_text(row)
-    assert observe(monkeypatch, capsys, model, "--weights", "equal", "--patience", "2h")[0] == 0
+    assert observe(monkeypatch, capsys, model, "--weights", "equal", "--outages", "leave")[0] == 0
     assert list(seen[0].known()) == [pd.Timestamp("2024-01-01T00:00Z")]
-    assert (seen[0].weights, seen[0].patience, seen[0].follow) == ("equal", 7200.0, False)
+    assert (seen[0].weights, seen[0].outages, seen[0].follow) == ("equal", OUTAGES["leave"], False)
 
 
 def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys, model):

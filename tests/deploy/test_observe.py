@@ -12,7 +12,7 @@ import pytest
 import atdm
 from atdm.data.format import Format
 from atdm.data.sources.table import Table
-from atdm.deploy.fleet import FleetFile
+from atdm.deploy.fleet import OF_THE_PAST, OUTAGES, FleetFile
 from atdm.deploy.observe import observe_plan
 from atdm.deploy.own import OwnReadings
 from atdm.deploy.rehearse import write_data
@@ -22,6 +22,7 @@ from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Origin
 from atdm.protocol.company import flags
+from atdm.transport.nats import AgentLink
 from atdm.use.series import continued, with_rows
 from tests.deploy.theatre import AGENTS, ROWS, ROWS_A_DAY, Theatre
 
@@ -53,7 +54,12 @@ class Watched(Theatre):
     ) -> list[atdm.Observation]:
         """`atdm observe` up to so many rows after the fit, in a thread; what its runs gave."""
         before = len(self.runs)
-        options = {"back": 3 * DAY, "until": self.cluster.time[ROWS - LATER + rows - 1], "patience": 0.0, **seeing}
+        options = {
+            "back": 3 * DAY,
+            "until": self.cluster.time[ROWS - LATER + rows - 1],
+            "outages": OF_THE_PAST,
+            **seeing,
+        }
         asked = Seeing(known=lambda: pd.DatetimeIndex(self.table.index), **options)
         await asyncio.to_thread(watch_rows, self.config(url, wait=wait), model, self.said.append, self.keep, asked)
         return self.runs[before:]
@@ -160,8 +166,8 @@ def test_a_company_that_shrank_is_remembered_by_the_aggregator(tmp_path):
             model = await theatre.fit(server.url)
         write_data(theatre.stage, theatre.cluster)
         async with theatre.agents(server.url, others):
-            with pytest.raises(RunAborted, match=f"waiting for {gone}, silent for less than 72 h"):
-                await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7, patience=3 * 86400.0)
+            with pytest.raises(RunAborted, match=f"waiting for {gone}, silent for less than 48 h"):
+                await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7, outages=OUTAGES["wait"])
             await theatre.watch(server.url, model, rows=ROWS_A_DAY, wait=0.7)
         async with theatre.agents(server.url):
             return (await theatre.watch(server.url, model))[-1]
@@ -209,9 +215,9 @@ def test_a_home_whose_readings_are_late_costs_nobody_the_day(tmp_path):
             model = await theatre.fit(server.url)
             write_data(theatre.stage, theatre.cluster)
             theatre.forget(late, np.arange(ROWS - ROWS_A_DAY, ROWS))
-            await theatre.watch(server.url, model, patience=86400.0)
+            await theatre.watch(server.url, model, outages=OUTAGES["balance"])
             write_data(theatre.stage, theatre.cluster)
-            await theatre.watch(server.url, model, patience=86400.0)
+            await theatre.watch(server.url, model, outages=OUTAGES["balance"])
 
     with theatre.stage.server() as server:
         asyncio.run(play())
@@ -284,6 +290,51 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
         with pytest.raises(RunAborted):
             seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]), until=theatre.cluster.time[-1])
             watch_rows(theatre.config(server.url, wait=0.3), model, theatre.said.append, theatre.keep, seeing)
+
+
+def test_a_home_that_answers_and_then_hangs_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    """It says each time that it is in, and sends no sum: it counts as heard when it last did."""
+    theatre = Watched(tmp_path, weights="equal")
+    victim, others = theatre.stage.names[1], [name for name in theatre.stage.names if name != theatre.stage.names[1]]
+
+    async def play():
+        async with theatre.agents(server.url) as seats:
+            model = await theatre.fit(server.url)
+            write_data(theatre.stage, theatre.cluster)
+            reply, key = AgentLink._reply, seats[victim].keys.identity.public.hex()
+
+            async def hang(self, slot):
+                if not (self._up.endswith(key) and slot >= 1):
+                    await reply(self, slot)
+
+            monkeypatch.setattr(AgentLink, "_reply", hang)
+            with pytest.raises(RunAborted, match=f"then: waiting for {victim}, silent for less than 24 h"):
+                await theatre.watch(server.url, model, wait=1.0, rows=2, patience=86400.0)
+            await theatre.watch(server.url, model, wait=1.0, patience=86400.0)
+
+    with theatre.stage.server() as server:
+        asyncio.run(play())
+    assert list(theatre.table.index) == list(theatre.cluster.time[-LATER + 1 :])
+    assert theatre.is_true(pd.Series(1 / len(others), index=others))
+
+
+def test_rows_that_cannot_be_kept_end_the_watch(tmp_path):
+    """Asking for the next ones would lose them too; a run that fails does not end it."""
+    theatre = Watched(tmp_path, weights="equal")
+
+    def full(_found):
+        raise UsageError("cannot write observed.csv: No space left on device")
+
+    async def play():
+        async with theatre.agents(server.url):
+            model = await theatre.fit(server.url)
+            write_data(theatre.stage, theatre.cluster)
+            theatre.keep = full
+            with pytest.raises(UsageError, match="No space left"):
+                await asyncio.wait_for(theatre.watch(server.url, model, follow=True), 30)
+
+    with theatre.stage.server() as server:
+        asyncio.run(play())
 
 
 def grid_model(run: bytes = bytes(32)) -> atdm.Model:

@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, sending, lab, agent, aggregator, enrolment, doctor      the commands, a file a group
+    fitting, importing, using, sending, lab, agent, aggregator, serve, enrolment, doctor   the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -40,6 +40,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "account": ("agent", "What this home has given of each day, with whom, and what is left."),
     "aggregator": ("aggregator", "Ask the agents of a roster for the model of their cluster."),
     "observe": ("aggregator", "Ask the agents for the aggregate temperature and load of the rows since a fit."),
+    "serve": ("serve", "The aggregator's desk: collect, keep the model current, forecast, offer flexibility"),
     "rehearse": ("aggregator", "The whole deployment on this machine: server, enrolment, agents in processes"),
     "enroll": ("enrolment", "Keys, roster and NATS server of a deployment: docs/deploy.md."),
     "doctor": ("doctor", "What a bug report needs and no secret: versions, clock, file modes, servers in reach."),

@@ -33,6 +33,7 @@ from atdm.data.format import Format
 from atdm.deploy.aggregator import aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.events import Said
+from atdm.deploy.fleet import OUTAGES, OutagesName
 from atdm.deploy.log import start_log
 from atdm.deploy.observe import BACK
 from atdm.deploy.own import weather_from
@@ -134,7 +135,10 @@ def observe(
         typer.Option(help="Equal, or fitted (those of the model); as the model was fitted if not given."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with every new row until stopped.")] = False,
-    patience: Annotated[str, typer.Option(help="How long a silent home is waited for before it is left out.")] = "24h",
+    outages: Annotated[
+        OutagesName,
+        typer.Option(help="Of a home: wait for it and lose rows, leave it out for up to 28 days, or balance."),
+    ] = "balance",
     settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
     log: Log = "text",
     as_json: Json = False,
@@ -158,7 +162,7 @@ def observe(
 
     seeing = Seeing(
         back=duration(back), known=known, weights=weights, until=parse_end(end),
-        follow=follow, settle=settle, patience=duration(patience, zero=True).total_seconds(),
+        follow=follow, settle=settle, outages=OUTAGES[outages],
     )  # fmt: skip
     watch_rows(config, atdm.Model.load(model), start_log(log), keep, seeing)
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
@@ -18,12 +19,12 @@ import numpy as np
 
 from atdm.deploy.agent import Say, describe_plan
 from atdm.deploy.events import Company, Feed, Joined, OnEvent, Planned, unseen
-from atdm.deploy.fleet import FleetFile, without
+from atdm.deploy.fleet import OF_THE_PAST, FleetFile, Outages, without
 from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import NOT_YET, Choose, choose, flags
+from atdm.protocol.company import NOT_YET, Choose, choose, days_asked, flags
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Weather
@@ -68,15 +69,15 @@ class Conductor:
     def __init__(
         self, config: AggregatorConfig, nats: NatsConfig, roster: Roster, plan: AnyPlan, *, weather: Weather, say: Say,
         fleet: FleetFile, report: OnEvent = unseen, expected: Collection[str] | None = None,
-        excluded: Collection[str] = (), policy: Choose | None = None, patience: float = 0.0,
+        excluded: Collection[str] = (), policy: Choose | None = None, outages: Outages = OF_THE_PAST,
         notices: Sequence[Notice] = (),
     ) -> None:  # fmt: skip
         """expected: identities (hex) worth waiting for; None: everybody. excluded: those that are not taken into the
-        company. policy: who sums what; None: the default, with silent homes waited for so many seconds. notices: what
-        agents are sent that lack it, beside the roster."""
+        company. policy: who sums what; None: the default, by what outages may cost. notices: what agents are sent that
+        lack it, beside the roster."""
         self.config, self.roster, self.plan, self.weather, self.say = config, roster, plan, weather, say
         self.report, self.feed, self.fleet = report, Feed(report), fleet
-        self.expected, self.excluded, self._policy, self._patience = expected, excluded, policy, patience
+        self.expected, self.excluded, self._policy, self._outages = expected, excluded, policy, outages
         self.stopped = False  # by whoever runs this process
         self.silent: set[str] = set()  # identities (hex) in the company that ended the run by not answering
         self.refused: set[str] = set()  # …, by refusing to go on
@@ -112,6 +113,8 @@ class Conductor:
             if role.state is not AggregatorState.DONE:  # what was released is released once: it is kept
                 await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
+        if role.run is not None:
+            self._hear(role)
         try:
             await self._farewell(role)
         except asyncio.CancelledError:
@@ -142,9 +145,13 @@ class Conductor:
 
     async def _notify(self) -> None:
         """First of all, in a slot of its own: what was signed since an agent was last here."""
-        held = [self.hub.held.get(member.identity.hex(), ()) for member in self.roster.members]
-        lacking = {i: [n for n in self._notices if name_of(n) not in names] for i, names in enumerate(held)}
-        batch = [(i, pack(notices)) for i, notices in lacking.items() if notices]
+        named = {name_of(notice): notice for notice in self._notices}
+        packed = lru_cache(lambda lacking: pack([named[name] for name in lacking]))  # mostly all of them lack the same
+        batch = []
+        for i, member in enumerate(self.roster.members):
+            held = self.hub.held.get(member.identity.hex(), ())
+            if lacking := tuple(name for name in named if name not in held):
+                batch.append((i, packed(lacking)))
         if batch:
             await self.hub.post(batch)
         self._first = len(self.hub.slots)
@@ -158,20 +165,23 @@ class Conductor:
         return {place for place, ready in answers.items() if ready.reason == NOT_YET}
 
     def _hear(self, role: Aggregator) -> None:
-        """Note who answered; those without readings of the last days up to where they have some."""
+        """Note who answered and stayed; those without readings of the last days up to where they have some."""
         late, first = self._late(), first_day(self.plan)
         for place, ready in role.answers.items():
+            if self.roster.members[place].identity.hex() in self.silent:
+                continue  # one that answers and then hangs would be waited for without end
             inside = np.flatnonzero(flags(ready.days, day_count(self.plan)))
             until = (first + int(inside.max(initial=-1)) + 1) * DAY - 1 if place in late else self._last_row()
             self.fleet.record.hear([self.roster.members[place].identity.hex()], min(until, self._last_row()))
         self.fleet.write()
 
     def _make_role(self) -> Aggregator:
-        policy, attempt = self._policy, attempt_now()
+        policy, attempt = self._policy, self.fleet.next_attempt(attempt_now())
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
-                first_day(self.plan), self._last_row(), self._patience, self._late, self.config.portion
-            )
+                first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion,
+                days_asked(self.plan),
+            )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
         return Aggregator(
@@ -206,7 +216,8 @@ class Conductor:
                 return
             company = {member.identity for member in role.members}
             silent = [m for m in (self.roster.members[i] for i in self.hub.silent()) if m.identity in company]
-            self.silent |= {member.identity.hex() for member in silent}
+            if len(silent) < len(company):  # else it is the line, and nobody's fault
+                self.silent |= {member.identity.hex() for member in silent}
             names = listed([member.name for member in silent] or ["somebody"])
             await self._send(role.abort(f"no answer from {names} within {patience:g} s"))
             return
@@ -244,7 +255,6 @@ class Conductor:
     async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
         """Where the answers are in: say who is in and who is out."""
         if role.run is not None:
-            self._hear(role)
             inside = {member.name for member in role.members}
             places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
             self.report(Company(places, role.out()))

@@ -5,15 +5,16 @@
     whole      exactly the company of an earlier fit
     without    any of these choices, but for some homes
 
-A home that is out on a day stays, and the day is dropped for all homes, while fewer than a tenth of the days of a
-block are dropped; beyond that the home is left out. A home that does not answer is waited for `patience` seconds since
-it was last heard, then left out from the first day that is not settled. `choose` in protocol/company.py makes one
-company for a whole window.
+A home that is out on a day stays, and the day is dropped for all homes, while few days of a block are dropped; beyond
+that the home is left out. A home that does not answer is waited for since it was last heard, then left out from the
+first day that is not settled. How many days and how long is the operator's setting (`Outages`). `choose` in
+protocol/company.py makes one company for a whole window.
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -26,8 +27,25 @@ from atdm.protocol.roster import Roster, owners_of
 from atdm.transport.disk import lock, replace_file
 from atdm.types import BoolArray
 
-LOST_SHARE = 0.1  # of a block's days: from here on a home is left out instead of dropping another day
-PATIENCE = 86400.0  # s that a silent home is waited for
+OutagesName = Literal["wait", "balance", "leave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """What an outage of one home costs: rows of all homes, or that home until the next block."""
+
+    lost_share: (
+        float  # of a block's days that are dropped because homes are out on them, before homes are left out  [-]
+    )
+    patience: float  # s that a silent home is waited for
+
+
+OUTAGES: dict[OutagesName, Outages] = {
+    "wait": Outages(0.3, 48 * 3600.0),
+    "balance": Outages(0.1, 24 * 3600.0),
+    "leave": Outages(0.0, 0.0),
+}  # compared over a quarter in docs/operate.md
+OF_THE_PAST = Outages(0.1, 0.0)  # rows that were there before anybody asked: who is silent now will not give them soon
 
 
 def whole(identities: Collection[str]) -> Choose:
@@ -73,6 +91,7 @@ class Fleet:
     days: dict[int, tuple[str, ...]] = field(default_factory=dict)  # settled day → its company
     lost: set[int] = field(default_factory=set)  # days given up because homes were out on them
     heard: dict[str, float] = field(default_factory=dict)  # last row at which it answered  [s since 1970]
+    attempt: int = 0  # number of the last announcement
 
     def hear(self, identities: Collection[str], now: float) -> None:
         self.heard.update({each: max(now, self.heard.get(each, now)) for each in identities})
@@ -81,12 +100,12 @@ class Fleet:
         self.days.update(dict.fromkeys(days, company))
 
     def next_days(
-        self, first: int, now: float, patience: float = PATIENCE, late: Callable[[], Collection[int]] = tuple,
-        most: int = MOST_DAYS,
+        self, first: int, now: float, outages: Outages, late: Callable[[], Collection[int]] = tuple,
+        most: int = MOST_DAYS, wanted: BoolArray | None = None,
     ) -> Choose:  # fmt: skip
         """The first days of a window, at most so many, that can be summed now by one company; first: the window's first
         UTC day; late: places of agents that have no readings yet of the last days: for these days they count as not
-        having answered.
+        having answered; wanted: days of which rows are asked for, all where it is None.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -102,9 +121,11 @@ class Fleet:
             for i in range(count):
                 if days.sum() == most:
                     break
+                if wanted is not None and not wanted[i]:
+                    continue
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
-                found, waiting = self._company(first + i, inside, answered, frozenset(keys), now - patience)
+                found, waiting = self._company(first + i, inside, answered, frozenset(keys), now, outages)
                 if waiting or (days.any() and found != company):
                     break
                 owners = owners_of([member for member in roster.members if member.identity.hex() in found])
@@ -112,8 +133,9 @@ class Fleet:
                     days[i], company = True, found
             if not days.any():
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)
+                hours = f"{outages.patience / 3600:g} h"
                 raise RunAborted(
-                    f"waiting for {', '.join(names[:5])}, silent for less than {patience / 3600:g} h" if names else
+                    f"waiting for {', '.join(names[:5])}, silent for less than {hours}" if names else
                     "no day of the window can be summed: on each too few homes are in, or it was given up because "
                     "homes were out; wait for more homes, or choose other days"
                 )  # fmt: skip
@@ -122,8 +144,9 @@ class Fleet:
         return chosen
 
     def _company(
-        self, day: int, inside: frozenset[str], answered: frozenset[str], enrolled: frozenset[str], since: float
-    ) -> tuple[frozenset[str], set[str]]:
+        self, day: int, inside: frozenset[str], answered: frozenset[str], enrolled: frozenset[str], now: float,
+        outages: Outages,
+    ) -> tuple[frozenset[str], set[str]]:  # fmt: skip
         """The company of a day, empty where it cannot be summed; and the homes to wait for before that is decided."""
         nobody = frozenset[str]()
         if day in self.days:
@@ -135,10 +158,10 @@ class Fleet:
         earlier = [frozenset(self.days[d]) for d in block if d < day and d in self.days]
         later = [frozenset(self.days[d]) for d in block if d > day and d in self.days]
         ceiling = enrolled.intersection(*earlier)
-        waiting = {key for key in ceiling - answered if self.heard[key] > since}
+        waiting = {key for key in ceiling - answered if self.heard[key] > now - outages.patience}
         if waiting:
             return nobody, waiting
-        if (ceiling & answered) - inside and sum(d in self.lost for d in block) + 1 < LOST_SHARE * BLOCK:
+        if (ceiling & answered) - inside and sum(d in self.lost for d in block) + 1 < outages.lost_share * BLOCK:
             self.lost.add(day)  # cheaper than doing without these homes for the rest of the block
             return nobody, set()
         company = ceiling & inside
@@ -174,6 +197,13 @@ class FleetFile:
     def settle(self, days: Sequence[int], names: tuple[str, ...]) -> None:
         self.record.settle(days, names)
         self.write()
+
+    def next_attempt(self, now: int) -> int:
+        """A number above that of every announcement before, also where the clock was set back: agents that answered
+        one and heard no more of it take no other that is not newer.  [about ms since 1970]"""
+        self.record.attempt = max(now, self.record.attempt + 1)
+        self.write()
+        return self.record.attempt
 
     def write(self) -> None:
         replace_file(self._path, msgspec.json.encode(self.record))

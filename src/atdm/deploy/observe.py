@@ -45,12 +45,15 @@ class Observation:
         Who learned what: party, what, shape, times.
     out : dict
         Agent that stayed out → why.
+    inside : tuple of str
+        Agents that were in.
     """
 
     table: pd.DataFrame
     asked: int
     ledger: list[dict[str, Any]]
     out: dict[str, str]
+    inside: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The rows for JSON; time stamps as text."""
@@ -166,4 +169,5 @@ def collect_observation(role: Aggregator, ledger: Iterable[dict[str, Any]]) -> O
     found = desk.collected
     columns = {"aggregate_temp_c": found.state, "load_kw": found.load}
     table = pd.DataFrame(columns, index=timestamps(found.time), dtype=np.float64).assign(agents=desk.run.agents)
-    return Observation(table=table, asked=len(desk.run.rows()), ledger=list(ledger), out=role.out())
+    inside = tuple(member.name for member in role.members)
+    return Observation(table=table, asked=len(desk.run.rows()), ledger=list(ledger), out=role.out(), inside=inside)

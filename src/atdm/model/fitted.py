@@ -175,6 +175,22 @@ class Model:
         """
         return replace(self, coefficients=coefficients, calendar=calendar, made="planning", record=None, versions=())
 
+    def of_size(self, ratio: float) -> "Model":
+        """The same cluster with more or fewer homes like those it has: its load times `ratio`, its answer to a kW less.
+
+        Parameters
+        ----------
+        ratio : float
+            Homes then over homes now [-].
+
+        Returns
+        -------
+        Model
+            With the same temperatures; earlier versions are as they were.
+        """
+        rows = None if self.released is None else replace(self.released, load=self.released.load * ratio)
+        return replace(self, coefficients=replace(self.coefficients, beta=self.beta / ratio), released=rows)
+
     def words(self) -> str:
         """Which model this is, for people."""
         return f"order {self.order}, {self.calendar.words()}, {MADE[self.made]}"
@@ -367,7 +383,35 @@ class Model:
             The file is missing, is no model, or has another schema version.
         """
         try:
-            document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(Path(path).read_text(encoding="utf-8"), str(path))
+        except UnicodeDecodeError:
+            raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
+
+    @classmethod
+    def from_json(cls, text: str, path: str = "model") -> "Model":
+        """What `to_json` gave.
+
+        Parameters
+        ----------
+        text : str
+            The text of a model.json.
+        path : str, default "model"
+            Where it comes from, for errors.
+
+        Returns
+        -------
+        Model
+            The model in the text.
+
+        Raises
+        ------
+        DataError
+            It is no model, or has another schema version.
+        """
+        try:
+            document: dict[str, Any] = json.loads(text)
             if document["schema"] != SCHEMA:
                 raise DataError(f"{path}: schema {document['schema']!r} where {SCHEMA!r} is read: refit the model")
             values = {name: np.asarray(document[name], dtype=float) for name in COEFFICIENTS}
@@ -385,8 +429,6 @@ class Model:
             )
             sizes = [len(gains) for gains in model.coefficients.gains()]
             sound = model.made in MADE and 0 <= model.trained <= (0 if model.released is None else len(model.released))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror}): give a model.json written by atdm") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
             raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
         sound = sound and all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())

@@ -153,13 +153,40 @@ class Released:
             Both, one after the other.
         """
         new = later.between(self.time[-1] + pd.Timedelta(1), None) if len(self) else later
-        return Released(
+        return replace(
+            self,
             time=pd.DatetimeIndex(self.time.append(new.time)),
             state=np.concatenate([self.state, new.state]),
             load=np.concatenate([self.load, new.load]),
             outdoor=np.concatenate([self.outdoor, new.outdoor]),
             solar=np.concatenate([self.solar, new.solar]),
         )
+
+    def filled_by(self, others: "Released") -> "Released":
+        """These rows, and of others those that these lack.
+
+        Parameters
+        ----------
+        others : Released
+            Rows that came later, whenever they are from.
+
+        Returns
+        -------
+        Released
+            Both, by time; where both have a row, this one's.
+        """
+        new = ~others.time.isin(self.time)
+        time = pd.DatetimeIndex(self.time.append(others.time[new]))
+        order = np.argsort(time.asi8)
+
+        def both(name: str) -> FloatArray:
+            values: FloatArray = np.concatenate([getattr(self, name), getattr(others, name)[new]])[order]
+            return values
+
+        return replace(
+            self, time=time[order], state=both("state"), load=both("load"), outdoor=both("outdoor"),
+            solar=both("solar"),
+        )  # fmt: skip
 
     def as_dict(self, step: pd.Timedelta) -> dict[str, Any]:
         """As model.json has it.

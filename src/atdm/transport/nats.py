@@ -9,6 +9,7 @@ and `down.all` only, so a subject names its sender. NATS forgets what nobody lis
 slots (frames.py): the aggregator keeps its messages and sends those again that an agent has not answered when the
 agent says that it is there, and from time to time.
 
+An agent says by name what it holds of what everybody may have (`Here.held`), so that whoever sends knows what it lacks.
 Nothing here looks into a message.
 """
 
@@ -126,7 +127,7 @@ class Connection:
                     if not self.connections:
                         raise
                     level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
-                    self._tell(level, "refused", f"{error}; trying again")
+                    self._tell(level, "refused", f"{error}, unless it was retired; trying again")
                     pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
                     first = pause == FIRST_PAUSE and not self.connections  # said once, and not every minute
@@ -441,10 +442,11 @@ class Hub:
         frame = frames.decode(data)
         if isinstance(frame, Call):
             raise PeerError("a frame that only the aggregator sends: ignored")
-        self.present.add(sender)
         if isinstance(frame, Here):
             self.held[sender] = frame.held
-        self._news.set()
+        if sender not in self.present:  # or every answer to a call would bring on the next call at once
+            self.present.add(sender)
+            self._news.set()
         place = self._place.get(sender)
         if place is None:
             return

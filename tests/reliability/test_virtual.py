@@ -1,0 +1,158 @@
+"""The virtual world is one: its rows are those of a real server, a kill is a kill, and time passes for nothing."""
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from atdm import run
+from atdm.deploy import collecting
+from atdm.deploy.agent import RunningAgent, link_agent
+from atdm.deploy.collecting import Office
+from atdm.errors import UsageError
+from atdm.run import rows_of_plan
+from atdm.transport.disk import lock
+from atdm.transport.nats import CALL_EVERY
+from tests.deploy.theatre import Theatre, reopen, silent
+from tests.reliability.virtual import Party, World
+
+START = 1_700_000_000.0
+URL = "tls://virtual:1"
+
+
+def test_a_year_passes_without_waiting_and_every_party_has_its_own_time_of_day():
+    world = World(START, 0)
+    late = Party("late", skew=-3600.0)
+
+    async def sleep_and_look():
+        await asyncio.sleep(365 * 86400)
+        return run.attempt_now()
+
+    async def both():
+        return await asyncio.gather(sleep_and_look(), world.begin(late, sleep_and_look()))
+
+    right, wrong = world.run(both())
+    assert right == 1000 * (START + 365 * 86400) and wrong == right - 3_600_000
+
+
+def test_a_killed_party_runs_no_further_line_and_its_locks_are_free(tmp_path):
+    world, party, said = World(START, 0), Party("home"), []
+
+    async def live():
+        held = lock(tmp_path)
+        party.locks.append(held)
+        try:
+            await asyncio.gather(asyncio.sleep(5), asyncio.sleep(50))
+            said.append("lived")
+        finally:
+            said.append("tidied up")
+
+    async def play():
+        world.begin(party, live())
+        await asyncio.sleep(1)
+        with pytest.raises(UsageError, match="in use by another process"):
+            lock(tmp_path)
+        world.kill(party)
+        await asyncio.sleep(100)
+        lock(tmp_path).close()
+
+    world.run(play())
+    assert said == []
+
+
+def test_nobody_waits_for_ever():
+    async def wait():
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="nobody for the time"):
+        World(START, 0).run(wait())
+
+
+async def collect(theatre: Theatre, url: str) -> pd.DataFrame:
+    """The rows of the theatre's window, as `atdm observe` and `atdm serve` collect them."""
+    tables: list[pd.DataFrame] = []
+    with Office(theatre.config(url, wait=600.0, deadline=600.0), silent) as office:
+        plan = rows_of_plan(theatre.plan)
+        await collecting.collect(office, plan, lambda portion: tables.append(portion.observation().table))
+    return pd.concat(tables)
+
+
+async def collect_virtually(world: World, theatre: Theatre) -> tuple[pd.DataFrame, Sequence[RunningAgent]]:
+    seats = [theatre.seat(name) for name in theatre.stage.names]
+    for seat in seats:
+        world.begin(Party(seat.agent.name), link_agent(seat, (URL,), silent).run())
+    return await world.begin(Party("aggregator"), collect(theatre, URL)), seats
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
+    """A folder with homes, keys and empty accounts, and the rows that a copy of it gave over a real server."""
+    folder = tmp_path_factory.mktemp("real")
+    theatre = Theatre(folder, weights="equal")
+    untouched = folder.with_name("untouched")
+    shutil.copytree(folder, untouched)
+
+    async def play() -> pd.DataFrame:
+        async with theatre.agents(server.url):
+            return await collect(theatre, server.url)
+
+    with theatre.stage.server() as server:
+        return untouched, asyncio.run(play())
+
+
+@pytest.mark.parametrize("killed", [None, 1, 5, 9, 13, 17, 21])
+def test_rows_are_those_of_a_real_server_also_where_the_server_is_killed_at_a_message(real, tmp_path, killed):
+    """killed: number of the message that it does not carry any more."""
+    untouched, expected = real
+    shutil.copytree(untouched, tmp_path / "virtual")
+    world = World(START, 0)
+
+    def kill_server(_to: str, _data: bytes) -> None:
+        if world.broker.carried == killed:
+            world.broker.stop()
+            world.loop.call_later(100.0, world.broker.begin)
+
+    world.broker.heard = kill_server
+    table, seats = world.run(collect_virtually(world, reopen(tmp_path / "virtual", "equal")))
+    pd.testing.assert_frame_equal(table, expected, check_exact=True)
+    assert killed is None or world.now() > START + 100.0
+    for seat in seats:
+        seat.close()
+
+
+def test_a_seed_gives_the_same_messages_again(real, tmp_path):
+    def play(name: str) -> list[tuple[str, int, float]]:
+        shutil.copytree(real[0], tmp_path / name)
+        world, carried = World(START, 5), []
+        world.broker.heard = lambda to, data: carried.append((to, len(data), world.now()))
+        world.loop.call_later(0.0, world.broker.stop)
+        world.loop.call_later(30.0, world.broker.begin)
+        for seat in world.run(collect_virtually(world, reopen(tmp_path / name, "equal")))[1]:
+            seat.close()
+        return carried
+
+    assert play("first") == play("second")
+
+
+def test_who_is_there_is_called_every_two_seconds_while_somebody_is_waited_for(real, tmp_path):
+    shutil.copytree(real[0], tmp_path / "virtual")
+    theatre, world, calls = reopen(tmp_path / "virtual", "equal"), World(START, 0), []
+    world.broker.heard = lambda to, _: calls.append(world.now()) if to.endswith("down.all") else None
+
+    async def gather() -> None:
+        async with theatre.conducting(URL, wait=60.0) as conductor:
+            await conductor.hub.gather({member.identity.hex() for member in conductor.roster.members}, 60.0, print)
+
+    async def play() -> None:
+        seats = [theatre.seat(name) for name in theatre.stage.names[1:]]
+        for seat in seats:
+            world.begin(Party(seat.agent.name), link_agent(seat, (URL,), silent).run())
+        await world.begin(Party("aggregator"), gather())
+        for seat in seats:
+            seat.close()
+
+    world.run(play())
+    assert 60 / CALL_EVERY <= len(calls) <= 60 / CALL_EVERY + 2 * len(theatre.stage.names)
