@@ -17,12 +17,12 @@ START = 1704672000  # 2024-01-08 00:00 UTC
 NAN = float("nan")
 
 
-def filled_day(temperature, load=None, step=HALF_HOUR, longest=7200):
+def filled_day(temperature, load=None, step=HALF_HOUR):
     """A home's readings from midnight on, after filling; without a load of its own it is 1 kW throughout."""
     time = START + step * np.arange(len(temperature))
     values = np.array(temperature, dtype=float)
     loads = np.ones(len(values)) if load is None else np.array(load, dtype=float)
-    return gaps.fill(time, values, loads, step, longest)
+    return gaps.fill(time, values, loads, step)
 
 
 # ---- one home fills its own gaps

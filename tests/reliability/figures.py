@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.deploy.test_kill import FEW, MATRIX
 from tests.reliability.fuzz import targets
+from tests.reliability.lies import LIES
 from tests.reliability.mutants import MUTANTS
 from tests.reliability.places import TO_AGENT, TO_AGGREGATOR, agent_places, desk_places
 from tests.reliability.rows import SECTIONS
@@ -25,6 +26,7 @@ def counts() -> dict[str, int]:
         "cells": (agents * len(TO_AGENT) + desks * len(TO_AGGREGATOR)) * len(VARIANTS),
         "rows": sum(map(len, SECTIONS.values())),
         "mutants": len(MUTANTS),
+        "lies": len(LIES),
         "targets": len(targets()),
         "moments": len(MATRIX),
         "moments in `make test`": len(FEW),
@@ -34,6 +36,11 @@ def counts() -> dict[str, int]:
 def mutants_table() -> list[str]:
     """One row a mutant: what it is about, the rule, the claim that fails without it."""
     return [f"| {m.group} | {m.rule} | {m.claim} |" for m in MUTANTS]
+
+
+def lies_table() -> list[str]:
+    """One row a lie: whose, its name, what it does."""
+    return [f"| {lie.liar} | {name} | {lie.does} |" for name, lie in LIES.items()]
 
 
 def branches(report: Path) -> float:
@@ -46,4 +53,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(f"{branches(Path(sys.argv[1])):.1f} % of branches alone")
     else:
-        print("\n".join([*(f"{count} {what}" for what, count in counts().items()), *mutants_table()]))
+        print("\n".join([*(f"{count} {what}" for what, count in counts().items()), *mutants_table(), *lies_table()]))

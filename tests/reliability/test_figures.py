@@ -19,14 +19,15 @@ def test_the_page_has_the_counts_of_what_is_gone_through() -> None:
         f"each of {n['places of the aggregator']},",
         f"{n['rows']} of {n['rows']} rows",
         f"{n['mutants']} of {n['mutants']} mutants",
+        f"{n['lies']} kinds of lies",
         f"to {n['targets']} targets",
         f"{n['moments']} of {n['moments']} moments ({n['moments in `make test`']} of them",
     ):
         assert said in PAGE, f"docs/reliability.md does not say {said!r}: python -m tests.reliability.figures has all"
 
 
-def test_the_page_has_a_row_for_every_rule_that_is_taken_out() -> None:
-    from tests.reliability.figures import mutants_table
+def test_the_page_has_a_row_for_every_rule_that_is_taken_out_and_for_every_lie() -> None:
+    from tests.reliability.figures import lies_table, mutants_table
 
-    missing = [row for row in mutants_table() if row not in PAGE]
+    missing = [row for row in [*mutants_table(), *lies_table()] if row not in PAGE]
     assert not missing, "python -m tests.reliability.figures prints the rows"

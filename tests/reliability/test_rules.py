@@ -12,38 +12,42 @@ import pytest
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.kernel.descent import Status
 from atdm.protocol import account as rules_of
 from atdm.protocol.account import Account, Answered, Settled
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import release, script
-from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, step_values
+from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, first_scale, step_values
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
 from atdm.protocol.blind.release import check_effective
+from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import show_layout
 from atdm.protocol.company import NOT_YET, TOO_FEW, check_company, judge
+from atdm.protocol.desk import RunningTotal
 from atdm.protocol.messages import (
     Masked,
     Ready,
     Release,
+    Seal,
     Total,
     decode_to_agent,
     decode_to_aggregator,
     encode,
 )  # fmt: skip
-from atdm.protocol.plan import DAY, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import LEAST_QUANTUM, Readings, dithered
+from atdm.protocol.part import Host
+from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
+from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered
 from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents
-from atdm.protocol.store import Consented
+from atdm.protocol.store import Consented, decode_entry, encode_entry
 from tests.clusters import tiny
-from tests.protocol.drive import announcing, drive, parties
-from tests.protocol.world import LOOSE, World
+from tests.protocol.drive import altering, announcing, drive, parties
+from tests.protocol.world import LOOSE, World, after, written
 from tests.reliability.places import MEMBER, announcement, place, recorded, stand
 
 BIG = 10**9
 FIRST = 28 * 700  # the first day of a block
 STEP = 1800
-FITTED = Rules(weights="fitted")
 AUTHORITY = SigningKey(b"a" * 32)
 
 
@@ -182,7 +186,7 @@ def consented(end: int = FIRST * DAY - STEP) -> Consented:
     (rows(fit=b"r"), None, "no weight of that fit"),
 ])  # fmt: skip
 def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str | None) -> None:
-    reason = FITTED.refuses_collecting(plan, known)
+    reason = Rules(weights="fitted").refuses_collecting(plan, known)
     assert reason is None if why is None else why in str(reason)
 
 
@@ -195,7 +199,7 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
     (dict(weights="equal"), "collected"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
-    reason = FITTED.refuses(fit(**changes))
+    reason = Rules(weights="fitted").refuses(fit(**changes))
     assert reason is None if why is None else why in str(reason)
 
 
@@ -238,6 +242,20 @@ def test_a_company_too_small_for_two_totals_fits_nothing() -> None:
     assert world.run(world.aggregator(world.plan())).sums == 2
 
 
+def test_weather_before_and_after_the_window_does_not_count() -> None:
+    time = np.arange(10) * 3600
+    whole, other = (Weather(time, np.arange(10.0), np.where(time < changed, 0.5, 0.1)) for changed in (10**9, 7 * 3600))
+    assert whole.hash(0, 6 * 3600) == other.hash(0, 6 * 3600) != whole.hash(0, 5 * 3600)
+    assert whole.hash(0, 7 * 3600) != other.hash(0, 7 * 3600)
+
+
+def test_the_agents_own_limit_of_totals_counts_whatever_the_plan_says() -> None:
+    part = stand(place("running/open")).part
+    part.own = replace(part.own, rules=replace(part.own.rules, totals=1))
+    with pytest.raises(RunAborted, match=rules_of.NO_ROOM):
+        part._book("step", "total")
+
+
 # Rosters
 
 
@@ -266,6 +284,13 @@ def test_a_roster_out_of_order_or_with_somebody_twice_is_refused_though_signed()
             sign_roster(AUTHORITY, twice)
     with pytest.raises(PeerError, match="not in the roster"):
         roster.index(bytes(32))
+
+
+def test_a_roster_of_another_authority_is_refused_before_its_signature_counts() -> None:
+    other = SigningKey(b"b" * 32)
+    roster = sign_roster(other, [(f"zone{i}", f"home{i}", SigningKey(bytes([i]) * 32).public) for i in range(4)])
+    with pytest.raises(PeerError, match="another enrolment authority"):
+        check_roster(roster, AUTHORITY.public)
 
 
 def test_an_agent_takes_no_run_of_another_roster() -> None:
@@ -343,9 +368,53 @@ def test_totals_have_sixteen_fractional_bits_and_no_more(agents: int) -> None:
 
 def test_what_leaves_is_dithered() -> None:
     agent = stand(place("running/rows"))
-    agent.own = replace(agent.own, rules=replace(agent.own.rules, dither=0.1))
+    agent.own = replace(agent.own, rules=replace(agent.own.rules, dither=Rules().dither))
     moved = np.abs(agent.own.sendable(agent.part.session.run).temperature - agent.own.readings.temperature)
     assert 0 < moved.max() <= 0.05 * agent.own.memory.quantum and np.count_nonzero(moved) == len(moved)
+
+
+def test_the_quantum_of_the_dither_stays_as_first_found() -> None:
+    """Later readings may look finer or coarser; another dither would show as a difference."""
+    agent = stand(place("running/rows"))
+    agent.own = replace(agent.own, rules=replace(agent.own.rules, dither=0.1))
+    agent.own.memory.quantum = 5.0
+    moved = agent.own.sendable(agent.part.session.run).temperature - agent.own.readings.temperature
+    assert 0.1 < np.abs(moved).max() <= 0.25
+
+
+def test_a_reading_that_cannot_be_is_lacking() -> None:
+    agent = stand(place("running/rows"))
+    run, own = agent.part.session.run, agent.own.readings
+    hot = np.where(np.arange(len(own.time)) == 3, 85.0, own.temperature)
+    agent.own = replace(agent.own, readings=replace(own, temperature=hot))
+    assert set(own.time) - set(agent.own.sendable(run).time) == {own.time[3]}
+
+
+def test_a_total_is_no_more_than_its_agents_can_add_up_to() -> None:
+    layout = open_layout(3, 2)
+    words = layout.encode({"load": np.full(2, 1e4), "total": np.zeros(2)}) * np.uint64(3)
+    assert layout.decode(words, 3)["load"].tolist() == [3e4, 3e4]
+    words[0] += words[0]
+    with pytest.raises(PeerError, match="beyond what 3 agents"):
+        layout.decode(words, 3)
+
+
+def test_words_of_another_name_end_a_sum() -> None:
+    for phase, size in (("step", 2), ("open", 3)):
+        total = RunningTotal(3, 0)
+        assert not total.add(0, 0, "open", bytes(16))
+        with pytest.raises(RunAborted, match="disagree on what is summed"):
+            total.add(1, 0, phase, bytes(8 * size))
+
+
+def test_the_veil_is_of_one_run_and_company() -> None:
+    """One group secret in two runs, or in two companies, gives two keystreams."""
+    session = stand(place("running/rows")).part.session
+    runs = [session.run, replace(session.run, id=bytes(32)), replace(session.run, company_hash=bytes(32))]
+    one, two = bytes(12) + bytes(4), []
+    for run in runs:
+        two.append(Veil(SimpleNamespace(run=run), b"g" * 32, Host())._stream.words(4, one).tobytes())
+    assert len(set(two)) == 3
 
 
 def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive() -> None:
@@ -384,6 +453,30 @@ def test_every_answer_is_on_the_account_before_it_leaves() -> None:
     assert all(world.answered[i] >= 4 and world.shown[i] == 8 for i in range(4))
 
 
+def test_a_journal_that_gives_another_answer_is_not_gone_on_with() -> None:
+    """Its run is over; what it cost stays on the account."""
+    world = World(tiny(2, agents=4, rows=60), 2)
+    world.deaf = after(1, 6)
+    assert world.run(world.aggregator(world.plan())) is None
+    store, before = world.stores[1], written(world.stores[1]).account.saved()
+    store.entries[-1] = encode_entry(msgspec.structs.replace(decode_entry(store.entries[-1]), answer=bytes(32)))
+    world.restart(1)
+    assert world.agent(1).state == "lost" and world.agent(1).own.memory.account.saved() == before
+
+
+def test_rows_that_nobody_offered_end_the_run() -> None:
+    aggregator, agents = parties(seed=6, rules=LOOSE, weights="equal")
+
+    def noise(i: int, total: Total) -> list[Total]:
+        words = ring.from_bytes(total.words, len(total.words) // 8)
+        words[:-1] += np.uint64(1)
+        return [msgspec.structs.replace(total, words=ring.to_bytes(words))]
+
+    drive(aggregator, agents, altering(Total, noise))
+    assert "no row was offered by everybody" in aggregator.reasons[0]
+    assert all(not len(agent.own.memory.account.time) for agent in agents)
+
+
 # What is computed from readings saturates
 
 
@@ -398,6 +491,46 @@ def test_words_computed_from_readings_saturate() -> None:
         p, values = step_values(found, own, np.full(1, 0.25), 1e-3, 1e-9, agents, clip)
         assert abs(p) <= clip / 4 and (values["squares"] <= SQUARE_SUM / agents).all()
         step_layout(agents, 6, 1, clip, False).encode(values)
+
+
+# The search
+
+
+def sums_of(**options) -> int:
+    world = World(tiny(4, agents=8, rows=60), 4)
+    found = world.run(world.aggregator(world.plan(ridge=5.0, **options)))
+    assert found is not None
+    return found.sums
+
+
+def test_the_search_ends_at_the_tolerance() -> None:
+    assert sums_of(solver_tolerance=0.9) < sums_of(solver_tolerance=1e-6)
+
+
+def test_the_search_ends_where_the_residual_no_longer_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "gap", lambda square, agents: 0.5)
+    assert sums_of(solver_tolerance=1e-6) == 3
+
+
+def test_a_total_that_adds_nothing_ends_the_search() -> None:
+    span = about_to_verify()[2]
+    nearly = span.gram[0, 0] * (1 + 1e-8)
+    again = {"total": span.sums[0], "one": span.ones[:1], "gram": np.append(span.gram[0], nearly)}
+    assert script.add(span, again, span.ridge) is None
+    fresh = {**again, "gram": np.append(np.zeros(len(span)), 1.0)}
+    assert len(script.add(span, fresh, span.ridge)) == len(span) + 1
+
+
+def test_the_first_direction_is_scaled_to_the_data() -> None:
+    """0.3 √K/λ of the share of rss in ν = rss + λ/K; with the draft's √K/λ the clip never acted at a large λ."""
+    whole, agents = about_to_verify()[2], 6
+    span = replace(whole, sums=whole.sums[:1], projected=whole.projected[:1], ones=whole.ones[:1],
+                   gram=whole.gram[:1, :1], products=whole.products[:1])  # fmt: skip
+    for ridge in (5.0, 500.0):
+        found = span.with_ridge(ridge)
+        _, nu = found.sp1(1 / found.ones)
+        share = 1.0 - ridge / agents / nu
+        assert 0 < share < 1 and first_scale(found, agents) == pytest.approx(0.3 * agents**0.5 / ridge * share)
 
 
 # The release
@@ -441,6 +574,32 @@ def test_a_leader_whose_descent_ends_elsewhere_ends_the_run() -> None:
         release.verify(lie, own, span, inputs, plan, gap, reached, agents)
 
 
+def test_a_leader_that_denies_that_its_descent_converged_ends_the_run() -> None:
+    sealed, own, span, inputs, plan, gap, reached, agents = about_to_verify()
+    numbers = sealed.numbers.copy()
+    numbers[-1] = float(release.STATUSES.index(Status.NOT_CONVERGED))
+    with pytest.raises(RunAborted, match="leader's numbers"):
+        release.verify(replace(sealed, numbers=numbers), own, span, inputs, plan, gap, reached, agents)
+
+
+def test_a_box_of_a_release_opens_in_its_own_run_only() -> None:
+    box = release.seal_release(b"k" * 32, np.arange(3.0), b"one")
+    assert release.open_release(b"k" * 32, box, b"one").tolist() == [0, 1, 2]
+    with pytest.raises(PeerError, match="does not open"):
+        release.open_release(b"k" * 32, box, b"another")
+
+
+def test_two_answers_of_one_agent_to_one_announcement_end_the_run() -> None:
+    aggregator, agents = parties(seed=6, rules=LOOSE)
+    (outgoing,) = aggregator.start()
+    (first,) = agents[1].receive(outgoing.data)
+    (other,) = parties(seed=6, rules=LOOSE)[1][1].receive(outgoing.data)
+    second = msgspec.structs.replace(decode_to_aggregator(other, BIG), reason="another")
+    assert not aggregator.receive(1, first)
+    aggregator.receive(1, encode(second))
+    assert aggregator.state is AggregatorState.ABORTED and "two different keys" in aggregator.reasons[0]
+
+
 def test_the_state_rests_on_three_agents_and_a_quarter_of_them() -> None:
     def span(weights: list[float]):  # one total for each agent
         return SimpleNamespace(gram=np.eye(len(weights)), ones=np.ones(len(weights))), np.array(weights), len(weights)
@@ -478,6 +637,25 @@ def test_a_leader_that_releases_other_numbers_than_everybody_vouched_for_is_not_
     assert aggregator.state is AggregatorState.ABORTED and "vouches for" in aggregator.reasons[0]
 
 
+def test_a_seal_larger_than_its_numbers_ends_the_run() -> None:
+    aggregator, agents = parties(seed=6, rules=LOOSE)
+    larger = altering(Seal, lambda i, seal: [msgspec.structs.replace(seal, box=seal.box + bytes(500))])
+    drive(aggregator, agents, to_aggregator=larger)
+    assert aggregator.state is AggregatorState.ABORTED and "larger than its numbers" in aggregator.reasons[0]
+
+
+def test_a_part_of_a_release_before_the_seal_is_ignored() -> None:
+    aggregator, agents = parties(seed=6, rules=LOOSE)
+    signature = agents[1].own.identity.sign("vouch", VERSION, bytes(32))
+
+    def early(i: int, masked: Masked) -> list:
+        first = Release(run=masked.run, step=masked.step, words=masked.words, hash=bytes(32), signature=signature)
+        return [first, masked] if i == 1 else [masked]
+
+    refused = drive(aggregator, agents, to_aggregator=altering(Masked, early))
+    assert aggregator.state is AggregatorState.DONE and any("before the seal" in text for text in refused)
+
+
 def test_masks_and_hashes_of_a_release_follow_from_the_seal() -> None:
     before, after = stand(place("running/seal")).part, stand(place("running/release")).part
     seal = decode_to_agent(recorded("blind").down[MEMBER][place("running/seal").messages][0], BIG)
@@ -489,6 +667,7 @@ def test_a_ladder_of_ridges_goes_up_to_the_first_without_a_negative_weight() -> 
     assert ladder.better(np.array([0.0] * 14)).k == 2 and ladder.better(np.array([1.0] + [0.0] * 13)).k == 3
     assert ladder.better(np.array([1.0, 2.0, 1.0] + [0.0] * 11)).k == 5 and ladder.better(np.ones(14)).k == 15
     assert RidgeLadder(100.0, False, 0).better(np.ones(14)).k == 0
+    assert ladder.better(np.zeros(14), final=True).k == 3  # where λ is to come to rest
 
 
 def test_a_run_that_ended_leaves_no_keys_with_the_agent() -> None:

@@ -2,18 +2,24 @@
 them and what must hold. A failure prints the command that replays it."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from atdm.errors import RunAborted
+from atdm.protocol.blind import direction
 from tests.reliability import simulation
+from tests.reliability.homes import Wrong
+from tests.reliability.lies import LIES
+from tests.reliability.mutants import MUTANTS, apply, forget
 from tests.reliability.simulation import (
     CHUNK,
     ENDS,
     FAULTS,
     KINDS,
+    Chunk,
     Simulation,
-    Wrong,
     series,
     simulate,
     simulate_many,
@@ -24,13 +30,75 @@ SOAK_RUNS = int(os.environ.get("ATDM_SOAK_RUNS", "100000"))
 SOAK_RECORD = Path("out/simulation.jsonl")  # a soak that was stopped goes on from here
 
 
+@cache
+def of_a_thousand(first: int) -> Chunk:
+    return simulate_many(first)
+
+
 @pytest.mark.parametrize("first", range(0, 1000, CHUNK))
 def test_a_run_ends_with_the_right_numbers_of_its_company_or_without_a_result(first: int) -> None:
-    chunk = simulate_many(first)
+    """And whatever a home gives is within its limits, whoever lies, and its conduct tells nothing of its readings."""
+    chunk = of_a_thousand(first)
     print(summary([chunk]))
     assert not chunk.wrong, chunk.wrong[0]
-    assert all(chunk.seen[end] for end in ENDS if end != "no rows") and chunk.seen["converged"] > CHUNK // 4
+    assert all(chunk.seen[end] for end in ENDS if end != "no rows") and chunk.seen["converged"] > CHUNK // 8
     assert all(chunk.seen[fault] for fault in FAULTS), "some fault never happened"
+
+
+def test_every_lie_is_told_in_a_thousand_runs() -> None:
+    chunks = [of_a_thousand(first) for first in range(0, 1000, CHUNK)]
+    print(summary(chunks))
+    told = {name: sum(chunk.seen[f"lie: {name}"] for chunk in chunks) for name in LIES}
+    assert all(told.values()), told
+
+
+# The oracle could fail
+
+
+def found_out(lie: str) -> str:
+    """What goes wrong first in worlds in which this lie is told."""
+    count = len(LIES)
+    for seed in range(1 + 2 * list(LIES).index(lie), 40 * count, 2 * count):
+        try:
+            simulate(seed)
+        except Wrong as error:
+            return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize("group, rule, lie, wrong", [
+    ("sum", "a total is checked", "forged total", "a total that is not the sum"),
+    ("company", "a day has one", "another company", "two companies"),
+    ("company", "two thirds of the owners enrolled", "small company", "two thirds"),
+    ("account", "four askings of a question", "same question", "too often"),
+    ("account", "one weighting a day", "other weights", "two weightings"),
+    ("account", "one grid a day", "another grid", "two grids"),
+    ("account", "an answer is in the store before it leaves", "everything twice", "before anything was written down"),
+    ("account", "readings stay as they first left", "rows again", "another number"),
+    ("release", "everybody vouches for the words that open", "other numbers", "the "),
+])  # fmt: skip
+def test_a_lie_to_homes_without_the_rule_that_answers_it_is_found_out(
+    group: str, rule: str, lie: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = next(each for each in MUTANTS if (each.group, each.rule) == (group, rule))
+    apply(mutant, monkeypatch)
+    try:
+        assert wrong in found_out(lie)
+    finally:
+        forget()
+
+
+def test_a_home_that_refuses_out_of_range_shows_its_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the first edition did: its twin does something else."""
+    true = direction.saturated
+
+    def refusing(value: float, bound: float) -> float:
+        if abs(value) > bound:
+            raise RunAborted("a residual passes the range of its sum")
+        return true(value, bound)
+
+    monkeypatch.setattr(direction, "saturated", refusing)
+    assert "shows its readings by what it does" in found_out("secret given away")
 
 
 @pytest.mark.soak
