@@ -27,10 +27,12 @@ from base64 import b64decode
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -59,7 +61,7 @@ from atdm.deploy.notices import OwnWeather
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import ServiceRecord
 from atdm.deploy.service_rules import read_rules
-from atdm.deploy.service_state import State
+from atdm.deploy.service_state import Outlook, State
 from atdm.errors import AtdmError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
@@ -72,7 +74,7 @@ from tests.reliability.town import Town, build
 from tests.reliability.virtual import PARTY, Party, World
 
 HOMES, JOINING = 40, 5
-STEP, EVERY = 3600, 6 * 3600  # s from row to row, and from one asking to the next
+STEP, EVERY = 3600, 6  # s from row to row; h from one asking to the next
 DAY, BLOCK, HOLE, ASKINGS = 86400, 28, 6 * 3600, 4  # s, days, s, times: as docs/spec.md has them
 FIRST_DAY = 20096  # 8 January 2025; a block of companies ends eight days later
 BEFORE = 3  # days of readings that are there when the desk is first started
@@ -80,6 +82,7 @@ FILLED = 2 * 3600  # s between two readings, between which a home fills its gap
 QUANTUM = 0.01  # °C of the sensors; agents dither by a tenth of it
 SERVERS = ("tls://nats:4222",)
 UPDATED = 24 * 3600.0  # s after which the desk updates its model, by its rules
+TICK = 3 * 3600.0  # s between two looks of the desk at what is due; its minute is for people who look at the page
 RESTART = 600.0  # s after which whatever watches over an agent or the desk starts it again
 MOST_MESSAGES = 400  # of one asking, about: faults are set to strike at one of them
 
@@ -353,27 +356,33 @@ deadline = "10min"
 file = "weather.csv"
 [collect]
 step = "1h"
-every = "6h"
+every = "{every}h"
 history = "3d"
 outages = "{outages}"
 [model]
 first_after = "7d"
 [forecast]
-every = "6h"
+every = "{every}h"
 [alarms]
-no_rows_for = "12h"
+no_rows_for = "24h"
 """
+
+
+def town_of(days: int, seed: int) -> Town:
+    """A rehearsal's; its weather reaches as far as the last forecast."""
+    return build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
 
 
 class Year:
     """One rehearsal."""
 
-    def __init__(self, folder: Path, days: int, seed: int, *, outages: OutagesName = "balance") -> None:
-        self.folder, self.days, self.seed, self.outages = folder, days, seed, outages
+    def __init__(self, folder: Path, days: int, seed: int, outages: OutagesName, every: int) -> None:
+        """every: h from one asking to the next."""
+        self.folder, self.days, self.seed, self.outages, self.every = folder, days, seed, outages, every
         self.start = float(FIRST_DAY * DAY)
         self.end = self.start + days * DAY
         self.world, self.bytes = World(self.start, seed), random.Random(seed).randbytes
-        self.town = build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
+        self.town = town_of(days, seed)
         self.faults = drawn_faults(seed, self.start, days, HOMES)
         self.keys, self.roster = folder / "keys", folder / "roster.json"
         self.rosters: dict[bytes, Roster] = {}
@@ -407,7 +416,7 @@ class Year:
         for house in self.houses[:HOMES]:
             house.make_keys()
         self.town.weather().to_csv(self.folder / "weather.csv", date_format="%Y-%m-%dT%H:%M:%SZ")
-        (self.folder / "rules.toml").write_text(RULES.format(outages=self.outages))
+        (self.folder / "rules.toml").write_text(RULES.format(outages=self.outages, every=self.every))
 
     def sign(self) -> None:
         roster, _ = create_roster(self.keys, self.roster, ["localhost"])
@@ -415,7 +424,7 @@ class Year:
 
     def play(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(service, "TICK", 3600.0)  # s; its minute is for people who look at the page
+            patch.setattr(service, "TICK", TICK)
             self.world.broker.heard = self._carried
             self.world.run(self._play())
 
@@ -568,9 +577,7 @@ class Year:
         self.seen["states published"] += 1
         now, outlook = self.world.now(), state.forecast
         if outlook is not None and (not self.forecasts or self.forecasts[-1][1] != outlook.origin):
-            values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
-            known = {int(stamp): value for stamp, value in values if value is not None}
-            self.forecasts.append((now, int(outlook.origin), known))
+            self.forecasts.append((now, int(outlook.origin), temperatures(outlook)))
         if state.model is None or state.now is None or state.model.until is None:
             return
         if state.model.hash != self.model:
@@ -667,46 +674,42 @@ class Figures:
         ]
 
 
-class Centre:
-    """A trusted centre: the same desk, shown every reading of the forty homes the hour it is made."""
+def centre_forecasts(days: int, seed: int, every: int) -> dict[int, dict[int, float]]:
+    """Those of a trusted centre: the same desk, shown all readings of the forty homes as soon as they are made.
 
-    def __init__(self, year: Year) -> None:
-        self.year, town = year, year.town
-        index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
-        both = {
-            "aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1),
-            "load_kw": town.load[:, :HOMES].sum(axis=1),
-        }
-        self.table = pd.DataFrame(both, index).assign(agents=HOMES)
-        self.made: dict[int, dict[int, float]] = {}  # last row known → stamp → °C
-
-    def play(self) -> None:
-        rules = read_rules(self.year.folder / "rules.toml")
-        sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
-        names = list(self.year.town.names[:HOMES])
-        with ServiceRecord(self.year.folder / "centre" / "centre.sqlite", self.year.start) as record:
-            desk = service.Service(rules, record, sky)
-            for now in np.arange(self.year.start + 60, self.year.end, EVERY).tolist():
+    Gives last row known → stamp → °C.
+    """
+    town, made = town_of(days, seed), {}
+    index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
+    both = {"aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1), "load_kw": town.load[:, :HOMES].sum(axis=1)}
+    table, start = pd.DataFrame(both, index).assign(agents=HOMES), float(FIRST_DAY * DAY)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rules.toml").write_text(RULES.format(outages="balance", every=every))
+        rules, sky = read_rules(Path(folder) / "rules.toml"), town.weather()
+        with ServiceRecord(Path(folder) / "centre.sqlite", start) as record:
+            desk = service.Service(rules, record, lambda: sky)
+            for now in np.arange(start + 60, start + days * DAY, every * 3600).tolist():
                 plan = desk.asking(now)
-                assert plan is not None
-                stamps = pd.to_datetime([plan.start, plan.start + (plan.length - 1) * STEP], unit="s", utc=True)
-                run = desk.begin(plan, now)
-                assert run is not None
-                found = Observation(table=self.table[stamps[0] : stamps[1]], asked=plan.length, ledger=[], out={},
-                                    inside=tuple(names))  # fmt: skip
-                desk.keep(run, found)
+                run = None if plan is None else desk.begin(plan, now)
+                if plan is None or run is None:
+                    raise Wrong("the centre does not ask for what is there")
+                ends = pd.to_datetime([plan.start, plan.start + (plan.length - 1) * STEP], unit="s", utc=True)
+                desk.keep(run, Observation(table=table[ends[0] : ends[1]], asked=plan.length, ledger=[], out={}))
                 desk.end(run, now, None)
                 desk.work(now)
                 outlook = desk.state(now).forecast
                 if outlook is not None:
-                    values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
-                    self.made[int(outlook.origin)] = {int(t): v for t, v in values if v is not None}
+                    made[int(outlook.origin)] = temperatures(outlook)
+    return made
 
 
-def figures(year: Year) -> Figures:
+def temperatures(outlook: Outlook) -> dict[int, float]:
+    values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
+    return {int(stamp): value for stamp, value in values if value is not None}
+
+
+def figures(year: Year, centre: dict[int, dict[int, float]]) -> Figures:
     """The desk's forecasts beside those of a trusted centre, at the same hours."""
-    centre = Centre(year)
-    centre.play()
     first, town = int(year.town.time[0]), year.town
     desk_fresh, centre_fresh, desk_ahead, centre_ahead = [], [], [], []
 
@@ -714,19 +717,19 @@ def figures(year: Year) -> Figures:
         return float(town.temperature[(stamp - first) // STEP, sorted(homes)].mean())
 
     made = [when for when, _, _ in year.forecasts]
-    for origin in sorted(centre.made):
+    for origin in sorted(centre):
         target = origin + DAY
         latest = bisect_right(made, origin + 1800.0) - 1  # half an hour after the row: the desk has asked for it
-        if latest < 0 or target > year.end or target not in centre.made[origin]:
+        if latest < 0 or target > year.end or target not in centre[origin]:
             continue
         _, known, values = year.forecasts[latest]
         homes = year.rows[known][2]
         if target in values:
             desk_fresh.append(values[target] - truth(target, homes))
-            centre_fresh.append(centre.made[origin][target] - truth(target, range(HOMES)))
-        if known in centre.made and known + DAY in values and known + DAY <= year.end:
+            centre_fresh.append(centre[origin][target] - truth(target, range(HOMES)))
+        if known in centre and known + DAY in values and known + DAY <= year.end:
             desk_ahead.append(values[known + DAY] - truth(known + DAY, homes))
-            centre_ahead.append(centre.made[known][known + DAY] - truth(known + DAY, range(HOMES)))
+            centre_ahead.append(centre[known][known + DAY] - truth(known + DAY, range(HOMES)))
     hours = year.days * DAY // STEP
     within = [homes for stamp, (_, _, homes) in year.rows.items() if year.start <= stamp < year.end]
     rms = [float(np.sqrt(np.mean(np.square(errors)))) for errors in
@@ -736,20 +739,25 @@ def figures(year: Year) -> Figures:
     )
 
 
-def rehearse(days: int, seed: int, outages: OutagesName = "balance", *, verbose: bool = False) -> tuple[Year, Figures]:
-    """Play it in a folder of its own; where something is wrong, what was said last is printed."""
+def rehearse(
+    days: int, seed: int, outages: OutagesName = "balance", every: int = EVERY, *, verbose: bool = False
+) -> tuple[Year, Figures]:
+    """Play it in a folder of its own, the trusted centre in a process of its own. Where something is wrong, what was
+    said last is printed."""
     folder = Path(tempfile.mkdtemp(prefix="atdm-year-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    year = Year(folder, days, seed, outages=outages)
-    year.verbose = verbose
-    try:
-        year.play()
-        return year, figures(year)
-    except BaseException:
-        print(*year.said, sep="\n")
-        print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --outages {outages}")
-        raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ProcessPoolExecutor(1, get_context("spawn")) as other:
+        centre = other.submit(centre_forecasts, days, seed, every)
+        year = Year(folder, days, seed, outages, every)
+        year.verbose = verbose
+        try:
+            year.play()
+            return year, figures(year, centre.result())
+        except BaseException:
+            print(*year.said, sep="\n")
+            print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --outages {outages}")
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -757,11 +765,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--outages", choices=list(OUTAGES), default="balance")
+    parser.add_argument("--every", type=int, default=EVERY, help="hours from one asking to the next")
     parser.add_argument("--verbose", action="store_true", help="print what the desk says")
     given = parser.parse_args(arguments)
     began = process_time()
-    year, found = rehearse(given.days, given.seed, given.outages, verbose=given.verbose)
-    print(f"{given.days} days, seed {given.seed}, outages: {given.outages}")
+    year, found = rehearse(given.days, given.seed, given.outages, given.every, verbose=given.verbose)
+    print(f"{given.days} days, seed {given.seed}, outages: {given.outages}, asked every {given.every} h")
     print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
     print(*found.lines(), sep="\n")
     print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages")
