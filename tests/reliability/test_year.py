@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 
 from tests.reliability import year
-from tests.reliability.year import ASKINGS, DAY, FAULTS, HOLE, Figures, Witness, Wrong, Year, drawn_faults, rehearse
+from tests.reliability.year import (
+    ASKINGS,
+    DAY,
+    FAULTS,
+    HOLE,
+    Figures,
+    Witness,
+    Wrong,
+    Year,
+    drawn_faults,
+    rehearse,
+    trusted_centre,
+)
 
 HOUR = 3600
 FEW, MANY = frozenset("ab"), frozenset("abc")
@@ -20,14 +32,16 @@ def judge(played: Year, found: Figures) -> None:
 
 
 def test_a_fortnight_of_faults_passes_with_every_row_right_and_no_account_beyond_its_limits() -> None:
-    played, found = rehearse(14, 1)
+    with trusted_centre(14, 1) as centre:
+        played, found = rehearse(14, 1, centre)
     judge(played, found)
     assert found.rows > 0.7 and played.seen["accounts read"] >= year.HOMES
 
 
 @pytest.mark.soak
 def test_a_year_of_faults() -> None:
-    played, found = rehearse(365, 1)
+    with trusted_centre(365, 1) as centre:
+        played, found = rehearse(365, 1, centre)
     judge(played, found)
     assert found.rows > 0.7 and played.seen["accounts read"] >= 12 * (year.HOMES - 4)
 

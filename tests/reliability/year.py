@@ -1,7 +1,7 @@
 """A year of operation on a virtual clock: forty homes, their agents, the NATS server and the aggregator's desk.
 
     python -m tests.reliability.year --days 365 --seed 1     plays it, says what it found; 1 where something was wrong
-    python -m tests.reliability.year --days 84 --outages leave      under another policy for homes with an outage
+    python -m tests.reliability.year --days 56 --outages wait balance leave      under three settings for outages
 
 Real are the agents with their journals on disk and their links, the authority's rosters, and all of `atdm serve` but
 its page. Stood in for are the clock, the NATS server and the force that brings bytes to the platter (virtual.py), and
@@ -26,9 +26,9 @@ import tempfile
 from base64 import b64decode
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -739,41 +739,50 @@ def figures(year: Year, centre: dict[int, dict[int, float]]) -> Figures:
     )
 
 
+Centre = Future[dict[int, dict[int, float]]]
+
+
 def rehearse(
-    days: int, seed: int, outages: OutagesName = "balance", every: int = EVERY, *, verbose: bool = False
+    days: int, seed: int, centre: Centre, outages: OutagesName = "balance", every: int = EVERY, *, verbose: bool = False
 ) -> tuple[Year, Figures]:
-    """Play it in a folder of its own, the trusted centre in a process of its own. Where something is wrong, what was
-    said last is printed."""
+    """Play it in a folder of its own. Where something is wrong, what was said last is printed."""
     folder = Path(tempfile.mkdtemp(prefix="atdm-year-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    year = Year(folder, days, seed, outages, every)
+    year.verbose = verbose
+    try:
+        year.play()
+        return year, figures(year, centre.result())
+    except BaseException:
+        print(*year.said, sep="\n")
+        print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --every {every}")
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def trusted_centre(days: int, seed: int, every: int = EVERY) -> Iterator[Centre]:
+    """Its forecasts, made in a process of its own."""
     with ProcessPoolExecutor(1, get_context("spawn")) as other:
-        centre = other.submit(centre_forecasts, days, seed, every)
-        year = Year(folder, days, seed, outages, every)
-        year.verbose = verbose
-        try:
-            year.play()
-            return year, figures(year, centre.result())
-        except BaseException:
-            print(*year.said, sep="\n")
-            print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --outages {outages}")
-            raise
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        yield other.submit(centre_forecasts, days, seed, every)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.year")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--outages", choices=list(OUTAGES), default="balance")
     parser.add_argument("--every", type=int, default=EVERY, help="hours from one asking to the next")
+    parser.add_argument("--outages", nargs="+", choices=list(OUTAGES), default=["balance"], help="one after the other")
     parser.add_argument("--verbose", action="store_true", help="print what the desk says")
     given = parser.parse_args(arguments)
-    began = process_time()
-    year, found = rehearse(given.days, given.seed, given.outages, given.every, verbose=given.verbose)
-    print(f"{given.days} days, seed {given.seed}, outages: {given.outages}, asked every {given.every} h")
-    print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
-    print(*found.lines(), sep="\n")
-    print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages")
+    with trusted_centre(given.days, given.seed, given.every) as centre:
+        for outages in given.outages:
+            began = process_time()
+            year, found = rehearse(given.days, given.seed, centre, outages, given.every, verbose=given.verbose)
+            print(f"{given.days} days, seed {given.seed}, outages: {outages}, asked every {given.every} h")
+            print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
+            print(*found.lines(), sep="\n")
+            print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages", flush=True)
     return 0
 
 
