@@ -3,8 +3,9 @@
     python tools/state_diagrams.py            writes the figures
     python tools/state_diagrams.py --check    exits with 1 if they are not current
 
-What is accepted where comes from the tables of the code. Where an accepted message can lead stands here, in LEADS_TO
-and NEXT_PHASE; tests/reliability/test_matrix.py compares both with what the roles do.
+What is accepted where, and which phase follows which, comes from the tables of the code (agent.py, aggregator.py,
+registry.py). Where an accepted message can lead stands here, in LEADS_TO. tests/reliability/test_matrix.py compares it
+all with what the roles do.
 """
 
 import sys
@@ -14,8 +15,8 @@ from pathlib import Path
 
 from atdm.protocol.agent import Agent, AgentState
 from atdm.protocol.aggregator import Aggregator, AggregatorState
-from atdm.protocol.collect import Phase as CollectPhase
 from atdm.protocol.messages import Announce
+from atdm.protocol.registry import REGISTRY
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 STYLE = """
@@ -59,17 +60,6 @@ UNASKED = {
     "aggregator": (("gathering", "running", "deadline"), ("gathering", "aborted", "deadline")),
 }
 
-# Phases of protocol/blind/script.py: which follows which at the members; the leader makes the seal, and waits for none.
-NEXT_PHASE: dict[str, tuple[str, ...]] = {
-    "secret": ("rows",),
-    "rows": ("open",),
-    "open": ("step",),
-    "step": ("step", "signs"),
-    "signs": ("signs", "seal", "release"),
-    "seal": ("release",),
-    "release": (),
-}
-NEXT_COLLECT_PHASE: dict[str, tuple[str, ...]] = {"offer": ("show", "done"), "show": ("done",)}
 BOX = (104, 38)
 
 Point = tuple[float, float]
@@ -181,35 +171,36 @@ def blind() -> str:
     places = {"secret": (90, 120), "rows": (250, 120), "open": (410, 120), "step": (570, 120), "signs": (730, 120),
               "seal": (730, 250), "release": (900, 250)}  # fmt: skip
     words = {("secret", "rows"): "Secret", ("signs", "release"): "Total (leader)", ("seal", "release"): "Seal"}
-    edges = [(a, b, words.get((a, b), "Total")) for a, targets in NEXT_PHASE.items() for b in targets]
+    edges = [(a, b, words.get((a, b), "Total")) for a, targets in REGISTRY["blind"].phases.items() for b in targets]
     note = "A member; the leader begins with rows, makes the seal and waits for none."
     return diagram("Phases of a running agent of blind, fitted weights", (970, 330), places, edges, {}, note)
 
 
 def opened() -> str:
     places = {"question": (130, 120), "consent": (470, 120), "done": (130, 250)}
-    edges = [("question", "consent", "Ask of a sum"), ("consent", "question", "Receipts of all neighbours"),
-             ("question", "question", "Ask of weights (paper)"), ("question", "done", "Finished"),
-             ("consent", "done", "Finished")]  # fmt: skip
+    words = {("question", "consent"): "Ask of a sum", ("consent", "question"): "Receipts of all neighbours",
+             ("question", "question"): "Ask of weights (paper)"}  # fmt: skip
+    phases = REGISTRY["moments"].phases
+    edges = [(a, b, words[a, b]) for a, targets in phases.items() for b in targets]
+    edges += [(phase, "done", "Finished") for phase in phases]
     bends = {("question", "consent"): -34.0, ("consent", "question"): -34.0}
     return diagram("Phases of a running agent of moments and paper", (640, 300), places, edges, bends)
 
 
 def collected() -> str:
     places = {"offer": (130, 120), "show": (470, 120), "done": (470, 240)}
-    words = {"show": "Total of the offers", "done": "Finished"}
-    edges = [(a, b, words[b]) for a, targets in NEXT_COLLECT_PHASE.items() for b in targets]
+    phases = REGISTRY["collect"].phases
+    edges = [(a, b, "Total of the offers") for a, targets in phases.items() for b in targets]
+    edges += [(phase, "done", "Finished") for phase in phases]
     return diagram("Phases of a running agent whose rows are collected", (640, 290), places, edges, {})
 
 
 def check_tables() -> None:
-    """The figures show every state and phase there is."""
+    """The figures show every state there is."""
     for role, states in (("agent", AgentState), ("aggregator", AggregatorState)):
         drawn = {end for a, b, _ in table_edges(role) for end in (a, b)}
         if drawn != {str(state) for state in states}:
             sys.exit(f"states of the {role} and of its figure differ: {drawn ^ set(states)}")
-    if list(NEXT_COLLECT_PHASE) != [str(phase) for phase in CollectPhase]:
-        sys.exit("phases of collecting and of their figure differ")
 
 
 def figures() -> dict[str, str]:

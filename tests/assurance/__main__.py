@@ -4,8 +4,17 @@ python -m tests.assurance
 """
 
 from tests.assurance import masks, spin
-from tests.assurance.accounts import COMPANIES_WITHOUT, QUESTIONS_WITHOUT, Companies, Questions, replay, search
-from tests.assurance.test_accounts import COMPANIES, QUESTIONS
+from tests.assurance.accounts import (
+    CALENDAR_WITHOUT,
+    COMPANIES_WITHOUT,
+    QUESTIONS_WITHOUT,
+    Calendar,
+    Companies,
+    Questions,
+    replay,
+    search,
+)
+from tests.assurance.test_accounts import CALENDAR, COMPANIES, QUESTIONS
 from tests.assurance.test_models import SEEDS, SIMULATED, STEPS
 
 
@@ -14,13 +23,14 @@ def said(world: dict[str, int]) -> str:
 
 
 def accounts() -> None:
-    for kind, worlds in ((Questions, QUESTIONS), (Companies, COMPANIES)):
+    for kind, worlds in ((Questions, QUESTIONS), (Companies, COMPANIES), (Calendar, CALENDAR)):
         for world in worlds:
             found = search(kind(**world))
             what = found.violation or "nothing found"
             print(f"account, {kind.__name__.lower()}, {said(world)}: {found.states} states, {what}")
     for kind, rules, world in (
         (Questions, QUESTIONS_WITHOUT, {"days": 2, "askings": 1}), (Companies, COMPANIES_WITHOUT, {"days": 3}),
+        (Calendar, CALENDAR_WITHOUT, {"days": 4}),
     ):  # fmt: skip
         for rule, ignored in rules.items():
             print(f"account without “{rule}”: {search(kind(**world, ignored=ignored)).violation}")

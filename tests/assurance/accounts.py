@@ -1,8 +1,9 @@
 """The real account of a home, asked everything an aggregator could ask, in every order, with a restart before each.
 
-`Questions` and `Companies` are two small worlds in which the class that deployed agents use (protocol/account.py)
-decides; `search` goes through every state that can be reached and looks only at what left. The worlds, their verbs and
-their claims are those of questions.pml and companies.pml; `replay` puts the events of a Spin run to the real account.
+`Questions`, `Companies` and `Calendar` are small worlds in which the class that deployed agents use
+(protocol/account.py) decides; `search` goes through every state that can be reached and looks only at what left. The
+first two, their verbs and their claims are those of questions.pml and companies.pml; `replay` puts the events of a Spin
+run to the real account.
 
 python -m tests.assurance prints what all of them found.
 """
@@ -18,11 +19,12 @@ import msgspec
 import numpy as np
 
 from atdm.protocol import account as book
-from atdm.protocol.account import Account, Answered, SavedAccount, Shown
-from atdm.protocol.company import large_enough
+from atdm.protocol.account import Account, Answered, Judged, SavedAccount, Shown
+from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, large_enough
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Member, Roster, owners_of
+from atdm.protocol.rules import Rules
 
 FIRST = 28 * 700 - 2  # UTC day: two days of a block, then those of the next
 HOUR = 3600
@@ -33,7 +35,7 @@ Action = tuple[str, *tuple[int, ...]]
 class Deaf(Account):
     """An account that does not hear one of its rules."""
 
-    ignored: tuple[str, ...] = ()  # fixed texts of refusals, or kinds of questions
+    ignored: tuple[Any, ...] = ()  # fixed texts of refusals, kinds of questions, or bookings
 
     def refuses(self, *given: Any) -> str | None:
         return self._heard(super().refuses(*given))
@@ -44,6 +46,13 @@ class Deaf(Account):
     def refuses_question(self, days: Any, question: bytes, kind: Any, totals: int) -> str | None:
         reason = super().refuses_question(days, question, kind, totals)
         return None if reason == book.NO_ROOM and kind in self.ignored else self._heard(reason)
+
+    def refuses_fit(self, plan: Plan) -> str | None:
+        return self._heard(super().refuses_fit(plan))
+
+    def book(self, booking: book.AnyBooking) -> None:
+        if not (isinstance(booking, Judged) and Judged in self.ignored):
+            super().book(booking)
 
     def _heard(self, reason: str | None) -> str | None:
         return None if reason in self.ignored else reason
@@ -84,7 +93,7 @@ class World:
     totals: int = 2  # limits that are looked for in what left
     signs: int = 1
     askings: int = 2
-    ignored: tuple[str, ...] = ()  # rules taken out
+    ignored: tuple[Any, ...] = ()  # rules taken out
     booked_first: bool = True
     known: dict[tuple[bytes, Action], tuple[bool, bytes]] = field(default_factory=dict)
 
@@ -110,9 +119,12 @@ class World:
     @contextmanager
     def limits(self) -> Iterator[None]:
         """The account's own constants set to those of this world, unless the rule is taken out."""
-        before = {name: getattr(book, name) for name in ("MOST_ASKINGS", "MOST_SIGNS", "BLOCK", "HOLE")}
+        names = ("MOST_ASKINGS", "MOST_SIGNS", "BLOCK", "HOLE", "FITTED_DAYS", "OF_DAYS")
+        before = {name: getattr(book, name) for name in names}
         book.MOST_ASKINGS = 9 if "MOST_ASKINGS" in self.ignored else self.askings
         book.MOST_SIGNS = 9 if "MOST_SIGNS" in self.ignored else self.signs
+        if isinstance(self, Calendar):
+            book.FITTED_DAYS, book.OF_DAYS = self.fitted_days, self.of_days
         book.HOLE = 0 if "HOLE" in self.ignored else before["HOLE"]
         try:
             yield
@@ -367,6 +379,83 @@ class Companies(World):
     nothing: Given = field(default_factory=Given)
 
 
+# Calendar: one home, fits over any days, readings that are there or not when it is asked
+
+
+class Said(NamedTuple):
+    """What an observer heard and saw leave in the world of days."""
+
+    few: frozenset[int] = frozenset()  # days of which it said that it has too few readings
+    inside: frozenset[int] = frozenset()  # days on which it was in
+    fitted: frozenset[int] = frozenset()  # days over which totals left
+
+
+@dataclass
+class Calendar(World):
+    """Any window of days is announced for a fit, and opened where the home is in on all of them. Of a day all readings
+    are there or few, another time otherwise; the home's key was enrolled on the second day."""
+
+    fitted_days: int = 2
+    of_days: int = 3
+
+    def plan(self, first: int, last: int) -> Plan:
+        return Plan(
+            protocol="blind", order=1, ridge=1.0, period=24, step_seconds=HOUR, timezone="UTC",
+            start=(FIRST + first) * DAY, length=24 * (last - first + 1), train=0.75, nonnegative="free",
+            tolerance=1e-12, solver_tolerance=0.03, weather=b"",
+        )  # fmt: skip
+
+    def verdict(
+        self, account: Account, first: int, last: int, there: int
+    ) -> tuple[frozenset[int], frozenset[int], bool]:
+        """As Agent._verdict: days in, days of too few readings, and whether the fit is opened."""
+        plan, rows = self.plan(first, last), [24 if there >> d & 1 else 2 for d in range(self.days)]
+        own = readings(*((FIRST + d) * DAY + h * HOUR for d in range(self.days) for h in range(rows[d])),
+                       (FIRST + self.days) * DAY)  # fmt: skip
+        if account.refuses_fit(plan) is not None:
+            return frozenset(), frozenset(), False
+        since = FIRST + (0 if TOO_EARLY in self.ignored else 1)
+        found = judge(plan, own, account, Rules(weights="fitted"), (self.totals, self.totals), b"", since)
+        inside = frozenset((first + np.flatnonzero(found.days)).tolist())
+        out = np.flatnonzero(~found.days)  # the reason given is that of the first day out
+        few = frozenset((first + out[:1]).tolist() if found.reason == TOO_FEW else ())
+        return inside, few, len(inside) == last - first + 1
+
+    def announce(self, account: Account, first: int, last: int, there: int) -> bool:
+        days, name = tuple(range(FIRST + first, FIRST + last + 1)), bytes([first, last])
+        _, _, opens = self.verdict(account, first, last, there)
+        if opens and account.refuses_question(days, name, "open", self.totals) is None:
+            account.book(Answered(days, name, "open", self.plan(first, last).hash()))
+        return True
+
+    def asked(self, saved: bytes, running: tuple[int, bool], left: Said) -> Iterator[tuple[Action, tuple[int, bool]]]:
+        for first in range(self.days):
+            for last in range(first, self.days):
+                for there in range(1 << last - first + 1):
+                    yield ("announce", first, last, there << first), running
+
+    def leave(self, left: Said, action: Action, before: bytes = b"") -> Said:
+        _, first, last, there = action
+        account = read(before, self.kind)
+        inside, few, opens = self.verdict(account, first, last, there)
+        seen = Said(left.few | few, left.inside | inside, left.fitted)
+        claim(not seen.few & seen.inside, "a day judged twice")
+        if (
+            opens
+            and account.refuses_question(range(FIRST + first, FIRST + last + 1), bytes([first, last]), "open", 2)
+            is None
+        ):
+            seen = seen._replace(fitted=left.fitted | set(range(first, last + 1)))
+        claim(0 not in seen.inside, "a day before its key was enrolled")
+        for day in range(self.days):
+            crowd = seen.fitted & set(range(day, day + self.of_days))
+            claim(len(crowd) <= self.fitted_days, "fits over too many days")
+        return seen
+
+    start: tuple[int, bool] = (-1, False)
+    nothing: Said = field(default_factory=Said)
+
+
 # The search
 
 
@@ -377,7 +466,7 @@ class Found(NamedTuple):
     path: tuple[Action, ...]  # that leads to it
 
 
-def search(world: Questions | Companies, most: int = 2_000_000) -> Found:
+def search(world: Questions | Companies | Calendar, most: int = 2_000_000) -> Found:
     """Breadth first, through every state, or to the first violation."""
     first = (written(world.kind()), world.start, world.nothing)
     came: dict[Any, tuple[Any, Action]] = {first: (None, ("start",))}
@@ -392,7 +481,7 @@ def search(world: Questions | Companies, most: int = 2_000_000) -> Found:
                     successors = [(after, (-1, False), left)]
                 else:
                     try:
-                        seen = world.leave(left, action, *([saved] if isinstance(world, Companies) else []))
+                        seen = world.leave(left, action, *([] if isinstance(world, Questions) else [saved]))
                     except Violation as violation:
                         return Found(len(came), _accounts(came), str(violation), (*_path(came, state), action))
                     killed = after if world.booked_first else saved  # and not heard, or heard and not written
@@ -433,6 +522,13 @@ COMPANIES_WITHOUT = {
     "within a block companies only shrink": (book.GROWN,),
     "six hours beside a change are not given": ("HOLE",),
     "a company is large enough": ("least", "share"),
+}
+
+
+CALENDAR_WITHOUT: dict[str, tuple[Any, ...]] = {
+    "a day is judged once": (Judged,),
+    "a key enrolled later gives no earlier day": (TOO_EARLY,),
+    "fitted weights touch few days of a year": (book.TOO_MANY_DAYS,),
 }
 
 

@@ -514,6 +514,60 @@ def test_a_window_is_collected_in_stretches_of_companies(tmp_path):
     assert second.as_dict()["released"] == first.as_dict()["released"]
 
 
+def test_portions_add_up_to_the_numbers_of_one_run(tmp_path):
+    theatre, said = Theatre(tmp_path, weights="equal"), []
+    alone = in_process(theatre.stage, theatre.plan)
+
+    async def run():
+        async with theatre.agents(server.url):
+            return await theatre.aggregate(server.url, said.append, portion=4)
+
+    with theatre.stage.server() as server:
+        found = asyncio.run(run())
+    assert found.as_dict()["released"] == alone.as_dict()["released"]
+    assert found.fit.ledger == alone.fit.ledger and found.fit.model.origin.end == theatre.cluster.time[-1]
+    assert found.fit.cost.rounds == 4 * 3 and len(found.round_seconds) == 4
+    assert said.count(f"{4 * ROWS_A_DAY} rows collected; going on with later days") == 3
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_days_of_a_home_that_fell_silent_wait_for_it_while_others_go_on(tmp_path, monkeypatch, back):
+    """The answer that carries its readings does not come; it is back at the end, or never."""
+    theatre, said, reply = Theatre(tmp_path, weights="equal", rules=EXACT), [], AgentLink._reply
+    victim, streams = theatre.stage.names[2], []
+
+    async def run():
+        async with theatre.agents(server.url) as seats:
+            key = seats[victim].keys.identity.public.hex()
+
+            async def some(self, number):
+                if self._stream not in streams:
+                    streams.append(self._stream)
+                mute = self._up.endswith(key) and (number >= 2 if self._stream == streams[0] else not back)
+                if not mute:
+                    await reply(self, number)
+
+            monkeypatch.setattr(AgentLink, "_reply", some)
+            return (await theatre.aggregate(server.url, said.append, portion=5, wait=1.5, deadline=1.5)).fit
+
+    with theatre.stage.server() as server:
+        found = asyncio.run(run())
+    cluster, others = theatre.cluster, without(theatre.cluster, victim)
+    days, last = np.arange(ROWS) // ROWS_A_DAY, f"{cluster.time[4 * ROWS_A_DAY]:%Y-%m-%d}"
+    first = f"{cluster.time[0]:%Y-%m-%d} to {last}"
+    assert f"broken off after readings of {first} were asked for: no answer from {victim} within 1.5 s" in said
+    assert any(
+        text.startswith(f"lost, because other homes may not sum these days any more: {first}") for text in said
+    ) is (not back)
+    mean = np.where(days < 5, cluster.temperature.mean(axis=1), others.temperature.mean(axis=1))
+    # none within six hours of the midnight at which the company changed
+    given = (days > 4) & ~((days == 5) & (np.arange(ROWS) % ROWS_A_DAY == 0))
+    if back:
+        given |= (days < 5) & ~((days == 4) & (np.arange(ROWS) % ROWS_A_DAY == ROWS_A_DAY - 1))
+    assert list(found.state.index) == list(cluster.time[given])
+    np.testing.assert_allclose(found.state, mean[given], atol=1e-9)
+
+
 @pytest.mark.parametrize("why", ["too few homes are left", "told to stop"])
 def test_what_was_shown_before_collecting_ended_is_fitted(tmp_path, why, monkeypatch):
     """Two of four homes are without readings from day 10 on; or the aggregator is told to stop there."""

@@ -93,7 +93,7 @@ def test_an_agent_that_will_not_go_on_is_reported_with_its_reason(tmp_path):
     async def run():
         async with theatre.agents(server.url, theatre.stage.names[:-1], rules=strict):
             with pytest.raises(RunAborted, match="the company is smaller than this agent accepts"):
-                await theatre.aggregate(server.url, wait=0.7, report=seen.append)
+                await theatre.aggregate(server.url, wait=2.0, report=seen.append)
 
     with theatre.stage.server() as server:
         asyncio.run(run())

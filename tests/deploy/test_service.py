@@ -1,6 +1,7 @@
 """The desk of `atdm serve` without a network: rows come from a table, time from the test."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.protocol.company import flags
 from atdm.protocol.plan import Collect
+from atdm.sinks.results import Sent
 
-HOUR, DAY = 3600.0, 86400.0
+DAY, STEP, PER_DAY = 86400.0, 3600, 24  # hours: half-hours take four times as long
 RULES = """
 record = "desk.sqlite"
 [fleet]
@@ -32,6 +34,7 @@ at_least = 3
 [weather]
 file = "weather.csv"
 [collect]
+step = "1h"
 history = "20d"
 [model]
 first_after = "7d"
@@ -44,7 +47,7 @@ def truth() -> tuple[pd.DataFrame, pd.DataFrame]:
     cluster = atdm.load_sample()
     rows = pd.DataFrame({"aggregate_temp_c": cluster.temperature.mean(axis=1), "load_kw": cluster.load.sum(axis=1)})
     sky = pd.DataFrame({"outdoor_temp_c": cluster.outdoor, "solar_w_m2": 1000 * cluster.solar})
-    return rows, sky
+    return rows.resample("1h").mean(), sky.resample("1h").mean()
 
 
 def at(days: float) -> float:
@@ -123,12 +126,12 @@ def test_a_first_day_collects_makes_a_model_and_forecasts(desk: Desk) -> None:
     service = desk.open(at(10))
     desk.step(service, at(10))
     state = service.state(at(10))
-    assert state.now is not None and state.now.homes == 64 and state.rows == 10 * 48 + 1
+    assert state.now is not None and state.now.homes == 64 and state.rows == 10 * PER_DAY
     rows, _ = truth()
-    assert state.now.aggregate_temp_c == pytest.approx(rows["aggregate_temp_c"].iloc[480])
+    assert state.now.aggregate_temp_c == pytest.approx(rows["aggregate_temp_c"].iloc[10 * PER_DAY - 1])
     assert state.model is not None and "order" in state.model.words and state.model.why.startswith("made of the first")
-    assert state.forecast is not None and len(state.forecast.time) == 96
-    assert state.forecast.time[0] == state.now.time + 1800
+    assert state.forecast is not None and len(state.forecast.time) == 2 * PER_DAY
+    assert state.forecast.time[0] == state.now.time + STEP
     low, high = (np.array(state.forecast.columns[name], dtype=float) for name in ("low_80", "high_80"))
     assert (low < high).all()
     assert state.health.ok and state.alarms == []
@@ -142,8 +145,8 @@ def test_the_forecast_is_better_than_no_change(desk: Desk) -> None:
         desk.step(service, at(14 + hour / 24))
     judged = service.record.judged(0)
     rows = truth()[0]["aggregate_temp_c"].to_numpy()
-    window = slice(14 * 48, 19 * 48)
-    persistence = np.sqrt(np.mean((rows[window] - rows[14 * 48 - 48 : 19 * 48 - 48]) ** 2))
+    window = slice(14 * PER_DAY, 19 * PER_DAY)
+    persistence = np.sqrt(np.mean((rows[window] - rows[13 * PER_DAY : 18 * PER_DAY]) ** 2))
     assert judged is not None and judged.forecasts > 25 and judged.rmse_k < persistence
     assert judged.inside is not None and judged.inside > 0.6
 
@@ -174,17 +177,17 @@ def test_a_run_that_was_cut_off_is_asked_for_again_at_once(desk: Desk) -> None:
 
 def test_rows_that_somebody_lacked_are_asked_for_as_long_as_the_rules_say(desk: Desk) -> None:
     service = desk.open(at(9))
-    hole = int(at(8.9) // 1800 * 1800)
+    hole = int(at(8.9) // STEP * STEP)
     desk.homes.lacking = {hole}
     desk.step(service, at(9))
     plan = service.asking(at(9 + 1 / 24))
     assert plan is not None and plan.start == hole and plan.asked
-    assert flags(plan.asked, plan.length).sum() == 1 + 2, "the hole and the two new rows"
+    assert flags(plan.asked, plan.length).sum() == 1 + 1, "the hole and the new row"
     desk.step(service, at(9 + 1 / 24))
     desk.homes.lacking = set()
     desk.step(service, at(9 + 2 / 24))
     assert hole in desk.homes.shown
-    desk.homes.lacking = {int(at(9.5) // 1800 * 1800)}
+    desk.homes.lacking = {int(at(9.5) // STEP * STEP)}
     desk.step(service, at(9.6))
     plan = service.asking(at(13))
     assert plan is not None and plan.start > at(9.5), "72 h later nobody is asked for it"
@@ -219,7 +222,7 @@ def test_the_model_is_updated_daily_and_chosen_again_when_due(tmp_path: Path) ->
         assert at(8 + hour / 24) - service._model.until.timestamp() < 2 * DAY
     words = [row.words for row in reversed(service.record.decisions(50)) if row.what == "model"]
     assert sum("chosen again because the last choice is 3 days old" in text for text in words) == 2
-    assert sum(text.startswith("updated with 48 rows") for text in words) == 6
+    assert sum(text.startswith("updated with 24 rows") for text in words) == 6
     kept = sqlite3.connect(desk.rules.record).execute("SELECT length(document) FROM models ORDER BY made").fetchall()
     assert all(length < 10_000 < kept[-1][0] for (length,) in kept[:-1]), "of earlier models coefficients stay"
 
@@ -290,10 +293,10 @@ def test_weather_that_ends_or_breaks_is_said_and_read_again(tmp_path: Path) -> N
     desk.step(service, at(9))
     short = service.state(at(9))
     assert [alarm.name for alarm in short.alarms] == ["weather"] and short.forecast is not None
-    assert len(short.forecast.time) < 12 and short.health.ok, "as far as the weather goes"
+    assert len(short.forecast.time) < 6 and short.health.ok, "as far as the weather goes"
     sky.to_csv(path, index_label="time")
     desk.step(service, at(9 + 1 / 24))
-    assert service.state(at(9.1)).alarms == [] and len(service.state(at(9.1)).forecast.time) == 96
+    assert service.state(at(9.1)).alarms == [] and len(service.state(at(9.1)).forecast.time) == 2 * PER_DAY
     path.write_text("time,outdoor_temp_c\n")
     desk.step(service, at(9 + 2 / 24))
     broken = service.state(at(9 + 2 / 24))
@@ -327,7 +330,7 @@ def test_flexibility_is_offered_or_refused_in_words(tmp_path: Path) -> None:
     service.work(at(9))
     offered = service.state(at(9)).flexibility
     assert offered.offered and offered.document is not None and "kW for" in offered.words
-    assert len(offered.document["envelope"]) == 12
+    assert len(offered.document["envelope"]) == 6
 
 
 def read_rules_with(desk: Desk, text: str) -> ServiceRules:
@@ -393,13 +396,13 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
     monkeypatch.setattr("atdm.deploy.service.TICK", 0.01)
 
     async def slow(plan: Collect, keep: Callable[[Observation], None]) -> None:
-        if len(desk.homes.shown) > 500:
+        if len(desk.homes.shown) > 9 * PER_DAY + 2:
             raise RunAborted("waiting for h9, silent for less than 24 h")
         await asyncio.sleep(0.05)
         keep(desk.homes.answer(plan))
 
     async def pause(seconds: float) -> None:
-        clock[0] += 1800
+        clock[0] += STEP
         if clock[0] > at(9.2):
             raise asyncio.CancelledError
         await real(0)
@@ -417,6 +420,30 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
     assert any(state.doing.startswith("asking") for state in states) and states[-1].doing == "waiting"
     assert states[-1].model is not None
     assert all(set(alarm.name for alarm in state.alarms) <= ALARMS.keys() for state in states)
+
+
+def test_sinks_are_given_every_forecast_once_and_one_that_fails_is_an_alarm(desk: Desk) -> None:
+    service = desk.open(at(10))
+    assert service.news(at(10)) is None
+    desk.step(service, at(10))
+    found = service.news(at(10))
+    assert found is not None and service.news(at(10)) is None
+    assert (
+        found.made.timestamp() == at(10) and len(found.forecast) == 2 * PER_DAY and len(found.observed) == PER_DAY - 1
+    )
+    assert found.offer is None and "flexibility.offered is false" in found.refused
+    service.sent([Sent(to="mqtt", messages=0, failed="nobody listens")])
+    service.check(at(10))
+    assert [alarm.name for alarm in service.state(at(10)).alarms] == ["sinks"] and service.state(at(10)).health.ok
+    service.sent([Sent(to="mqtt", messages=3)])
+    service.check(at(10))
+    assert service.state(at(10)).alarms == []
+
+
+def test_every_alarm_is_in_the_guide() -> None:
+    page = (Path(__file__).parents[2] / "docs/operate.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (\*\*)?`(\w+)`", page.partition("## Alarms")[2], re.M)
+    assert {name: bool(bold) for bold, name in found} == {name: alarm.failure for name, alarm in ALARMS.items()}
 
 
 # Rules
@@ -443,12 +470,12 @@ def test_the_example_is_complete_and_its_defaults_are_true(tmp_path: Path) -> No
         (RULES.replace('history = "20d"', 'history = "20 days"'), "collect.history: '20 days' is not a length of time"),
         (RULES.replace('history = "20d"', "history = 20"), "collect.history: 20 where words in quotes"),
         (RULES.replace('history = "20d"', 'history = "400d"'), "collect.history = 400 d: give between 0s and 92d"),
-        (RULES.replace('history = "20d"', 'step = "7min"'), "collect.step = 7 min: give between 15min and 24h"),
-        (RULES.replace('history = "20d"', 'step = "50min"'), "collect.step = 50 min: give one that divides the day"),
+        (RULES.replace('step = "1h"', 'step = "7min"'), "collect.step = 7 min: give between 15min and 24h"),
+        (RULES.replace('step = "1h"', 'step = "50min"'), "collect.step = 50 min: give one that divides the day"),
         (RULES.replace("at_least = 3", "at_least = 1"), "fleet.at_least: Expected `int` >= 3"),
         (RULES.replace('record = "desk.sqlite"', ""), "Object missing required field `record`"),
         (RULES + "[alarms]\nhomes_out = 2.0", "alarms.homes_out: Expected `float` <= 1.0"),
-        (RULES + '[alarms]\nno_rows_for = 1h', "is not TOML"),
+        (RULES + "[alarms]\nno_rows_for = 1h", "is not TOML"),
         (RULES + 'timezone = "Europe/Londn"', "model.timezone: unknown time zone"),
         (RULES + "[flexibility]\ncomfort = [22.0, 19.0]", "flexibility.comfort: give the least and the highest"),
     ],

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pandas as pd
 import pytest
@@ -83,9 +84,27 @@ def test_an_agent_reads_and_waits_without_pandas_and_pyarrow(folder, tmp_path, k
         said = [process.stdout.readline()]
         while said[-1] and "checked" not in said[-1]:
             said.append(process.stdout.readline())
+        said = [line.split(" ", 2)[2] for line in said]  # without time and level
         assert said[-1] == "zone00: Readings(96 rows) checked, in a roster of 12 agents\n", said
         notes = [f"zone00: {entity}: 96 rows from states\n" for entity in (ROOM, HEAT)]
         assert said[:-1] == (notes if kind == "home assistant" else [])
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_the_owners_page_needs_neither(folder, tmp_path):
+    pytest.importorskip("starlette", reason="starlette is not installed: pip install 'atdm[ui]'")
+    process = start(
+        folder, "agent", "--identity", "keys/zone00", "--state", str(tmp_path), "--roster", "roster.json", "--weather",
+        "weather.csv", "--nats", "tls://127.0.0.1:1", "--source", "mine.csv", "--ui", "127.0.0.1:0",
+    )  # fmt: skip
+    try:
+        said = process.stdout.readline()
+        while said and "owner's page" not in said:
+            said = process.stdout.readline()
+        with urlopen(re.search(r"http://\S+/", said)[0], timeout=30) as answer:
+            assert b"<h1>zone00</h1>" in answer.read()
     finally:
         process.terminate()
         process.communicate(timeout=60)

@@ -85,12 +85,12 @@ class Theatre:
         table = pd.read_parquet(self.stage.data(name))
         table[~table["time"].isin(self.cluster.time[rows])].to_parquet(self.stage.data(name))
 
-    def config(self, url: str, *, wait: float = 20.0, deadline: float = 20.0, portion: int = ROWS) -> AggregatorConfig:
-        """portion: the whole window, as in one process."""
+    def config(self, url: str, **options: Any) -> AggregatorConfig:
+        """The whole window in one portion unless said otherwise, as in one process."""
+        usual = {"wait": 20.0, "deadline": 20.0, "portion": ROWS}
         return AggregatorConfig(
-            identity=self.aggregator, roster=self.stage.roster, servers=(url,), wait=wait, deadline=deadline,
-            portion=portion,
-        )  # fmt: skip
+            identity=self.aggregator, roster=self.stage.roster, servers=(url,), **{**usual, **options}
+        )
 
     @asynccontextmanager
     async def conducting(

@@ -20,16 +20,27 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 import atdm
 from atdm.crypto.keys import SigningKey, read_key_file, write_key_file
 from atdm.deploy.agent import describe
-from atdm.deploy.enrolment import Pinned, create_agent, create_authority, read_agent, read_authority, read_roster
+from atdm.deploy.enrolment import (
+    Pinned,
+    SignedWeather,
+    create_agent,
+    create_authority,
+    read_agent,
+    read_authority,
+    read_roster,
+)  # fmt: skip
 from atdm.deploy.fleet import FleetFile
+from atdm.deploy.notices import pack, unpack
 from atdm.errors import AtdmError
 from atdm.model.fitted import Model
 from atdm.protocol.messages import decode_to_agent, decode_to_aggregator
+from atdm.protocol.readings import Weather
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
 from atdm.run import fit
@@ -206,6 +217,8 @@ def targets() -> tuple[Target, ...]:
     pieces = tuple(frames.split(bytes(16), 3, bytes(500), 300))
     authority = SigningKey(draw(32))
     roster = sign_roster(authority, [(f"zone{i}", f"home{i}", SigningKey(draw(32)).public) for i in range(9)])
+    hours = 3600 * np.arange(5)
+    sky = SignedWeather.of(Weather(hours, hours / 7, hours / 9e5), authority)
     write_key_file(folder / "a.key", draw(32))
     create_authority(folder / "authority", draw)
     request = create_agent(folder / "authority", "zone", draw)
@@ -237,6 +250,7 @@ def targets() -> tuple[Target, ...]:
         Target("decode_entry", tuple(store.entries), decode_entry, 20),
         Target("frames.decode", pieces, frames.decode, 20),
         Target("frames.unpack_answers", (frames.pack_answers([b"abc", b""]),), frames.unpack_answers, 20),
+        Target("notices.unpack", (pack([roster, sky]), pack([sky])), unpack, 20),
         Target("journal", (disk.path.read_bytes(),), file_reader(lambda path: Disk(path).read(), ".journal"), 4),
         Target("Model.load", (model.to_json().encode(),), file_reader(Model.load, ".json"), 4),
         Target("roster.json", (msgspec.json.encode(roster),),

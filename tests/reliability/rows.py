@@ -24,6 +24,7 @@ OPENED, BLIND, STORE = "protocol/test_opened.py::", "protocol/test_blind.py::", 
 COLLECT, LIAR, ACCOUNT = "protocol/test_collect.py::", "protocol/test_liar.py::", "protocol/test_account.py::"
 VANISHING = "protocol/test_vanishing.py::"
 DEPLOY, FRAMES, ENROL = "deploy/test_deploy.py::", "transport/test_frames.py::", "deploy/test_enrolment.py::"
+NOTICES = "deploy/test_notices.py::"
 PERMISSIONS = "deploy/test_permissions.py::"
 DESCENT = "kernel/test_descent.py::"
 SIMULATION = "reliability/test_simulation.py::test_a_run_ends_with_the_right_numbers_of_its_company_or_without_a_result"
@@ -289,6 +290,15 @@ PROTOCOL = (
         ),
     ),
     Row(
+        "a published roster or weather that is forged, old, withheld until late, or too large",
+        "ignored, and said in the agent's own log; a run's roster does not change",
+        (
+            NOTICES + "test_a_roster_is_kept_if_the_authority_signed_it_and_its_number_is_higher",
+            NOTICES + "test_published_weather_is_checked_against_the_agents_own_and_never_replaced",
+            NOTICES + "test_a_roster_that_comes_within_a_run_is_that_of_the_next",
+        ),
+    ),
+    Row(
         "an agent that does not answer, or falls silent later",
         "out before the first sum; after it the run ends: a sum opens with everybody of its company or not at all",
         (VANISHING + "test_an_agent_lost_before_its_answer_is_out_and_one_lost_later_ends_the_run", SIMULATION),
@@ -350,9 +360,11 @@ PROTOCOL = (
     ),
     Row(
         "silence, slow parts, flood",
-        "deadline; bounded queues",
+        "the others go on without it, or with other days where readings had left; bounded queues",
         (
-            DEPLOY + "test_an_agent_that_falls_silent_in_a_run_ends_it_by_name_and_the_others_wait_for_the_next",
+            DEPLOY + "test_who_falls_silent_before_a_reading_left_is_left_out_and_the_others_go_on",
+            DEPLOY + "test_who_falls_silent_after_a_reading_left_costs_a_fit_its_days_and_says_which_would_do",
+            DEPLOY + "test_days_of_a_home_that_fell_silent_wait_for_it_while_others_go_on",
             FRAMES + "test_a_flood_of_beginnings_is_forgotten",
         ),
     ),

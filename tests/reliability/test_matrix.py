@@ -16,6 +16,7 @@ from atdm.errors import PeerError
 from atdm.protocol.agent import Agent, AgentState
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind.script import BlindPart
+from atdm.protocol.collect import Phase as CollectPhase
 from atdm.protocol.messages import (
     Abort,
     Announce,
@@ -35,6 +36,7 @@ from atdm.protocol.messages import (
     Total,
     encode,
 )  # fmt: skip
+from atdm.protocol.registry import REGISTRY
 from atdm.protocol.store import Snapshot, encode_snapshot
 from tests.clusters import tiny
 from tests.protocol.world import LOOSE, World
@@ -319,7 +321,7 @@ def test_state_figures_are_current() -> None:
         assert path.read_text(encoding="utf-8") == content, "run python tools/state_diagrams.py"
 
 
-def test_phases_follow_each_other_as_in_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phases_follow_each_other_as_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ask = set(), BlindPart._ask
 
     def watched(self, asked):
@@ -331,7 +333,13 @@ def test_phases_follow_each_other_as_in_the_figure(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(BlindPart, "_ask", watched)
     world = World(swaying(1), 1, replace(LOOSE, totals=3))  # raises λ in its final span
     assert world.run(world.aggregator(world.plan(nonnegative="ridge"))) is not None
-    assert seen == {(a, b) for a, targets in DIAGRAMS.NEXT_PHASE.items() for b in targets}
+    assert seen == {(a, b) for a, targets in REGISTRY["blind"].phases.items() for b in targets}
+
+
+def test_the_registry_lists_every_phase() -> None:
+    named = {phase for protocol in REGISTRY.values() for phase in protocol.phases}
+    assert named == {name.removeprefix("running/") for name in ACCEPTED if name.startswith("running/")}
+    assert list(REGISTRY["collect"].phases) == list(CollectPhase)
 
 
 def test_a_leader_and_a_member_stand_in_every_phase_but_those_of_its_own_boxes() -> None:

@@ -13,9 +13,10 @@ pytest.importorskip("starlette", reason="starlette is not installed: pip install
 from atdm.cli import main, with_address
 from atdm.deploy import events
 from atdm.errors import RunAborted, UsageError
-from atdm.ui import serve, site
+from atdm.ui import guard, host
+from atdm.ui.host import Address, bind, parse_address
 from atdm.ui.live import MOST_LINES, LiveState
-from atdm.ui.serve import Address, bind, parse_address, serving, watching
+from atdm.ui.serve import serving, watching
 from tests.clusters import tiny
 from tests.deploy.test_rehearse import write_tables
 from tests.report.conftest import get
@@ -171,7 +172,7 @@ def test_a_browser_that_stops_reading_holds_nothing_and_does_not_hold_up_the_run
         for i in range(60_000):
             state.take(events.Said(f"{i} {'x' * 200}"))  # 12 MB
             if i % 20_000 == 0:
-                time.sleep(2 * site.EVERY)
+                time.sleep(2 * guard.EVERY)
         assert time.perf_counter() - began < 10
         assert len(read_until(stream, b"59999 ")) < 1_000_000
 
@@ -346,4 +347,4 @@ def test_without_the_extra_the_way_out_is_said(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(UsageError, match=r"pip install 'atdm\[ui\]'"), serving(LiveState(), HERE, print):
         pass
-    assert serve.DEFAULT == "127.0.0.1:8765"
+    assert host.DEFAULT == "127.0.0.1:8765"

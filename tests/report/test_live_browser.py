@@ -9,8 +9,9 @@ pytest.importorskip("starlette", reason="starlette is not installed: pip install
 
 import atdm
 from atdm.deploy import events
+from atdm.ui.host import Address
 from atdm.ui.live import LiveState
-from atdm.ui.serve import Address, serving
+from atdm.ui.serve import serving
 from tests.report.conftest import LiveRun
 from tests.report.test_browser import Tab
 

@@ -145,8 +145,6 @@ def test_cooling_is_paid_for_and_ends_no_warmer(world):
     assert (found.cheapest.load <= 0).all()
     assert found.cheapest.temperature.iloc[-1] <= found.baseline.temperature.iloc[-1] + 1e-6
     assert found.storage is None
-    with pytest.raises(atdm.UsageError, match="no equivalent storage"):
-        found.flex_model()
 
 
 def test_a_programme_is_what_an_independent_solver_finds(polytope):
@@ -265,30 +263,6 @@ def test_a_saved_model_gives_the_same_offer(world, offer, tmp_path):
 def test_missing_prices_are_refused(world):
     with pytest.raises(atdm.DataError, match="no price at"):
         atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], price=price(world.weather.index[:5]))
-
-
-def test_equivalent_storage_follows_the_model(world, offer):
-    """Run as FlexMeasures does, soc' = η soc + (u − usage + gain) Δt, the store stays near the model's temperature."""
-    store = offer.storage
-
-    def number(text: str) -> float:
-        return float(text.split()[0])
-
-    usage, gain = (np.array([number(v["value"]) for v in store[k][0]]) for k in ("soc-usage", "soc-gain"))
-    per_degree = number(store["soc-max"]) / (COMFORT[1] - COMFORT[0])
-    keep, soc = number(store["storage-efficiency"]) / 100, number(store["soc-at-start"])
-    assert soc == pytest.approx(per_degree * 4.0, rel=1e-4)
-    errors = []
-    load = np.full(24, float(offer.baseline.load.mean()))
-    rows = world.weather.loc[world.start :].iloc[:26]
-    before = np.full(2, load[0])
-    run = world.model.simulate(np.concatenate([before, load]), rows, np.array([19.0, 19.0])).to_numpy()[2:]
-    for t in range(24):
-        soc = keep * soc + load[t] - usage[t] + gain[t]
-        errors.append(COMFORT[0] + soc / per_degree - run[t])
-    assert np.abs(errors).mean() < 1.0  # K: one mode for two
-    assert store["production-capacity"] == "0 kW"
-    assert store["consumption-capacity"] == "40 kW"
 
 
 @pytest.mark.parametrize("planned", [True, False])

@@ -20,7 +20,8 @@ def test_flexibility(files, future, tmp_path):
                "-o", tmp_path / "offer")  # fmt: skip
     assert "can be dropped for" in text and "saves" in text and "equivalent storage" in text
     assert "with 90% confidence" in text and "1 kW more for 24 h warms by" in text
-    assert json.loads((tmp_path / "storage.json").read_text())["soc-min"] == "0 kWh"
+    storage = json.loads((tmp_path / "storage.json").read_text())
+    assert len(storage["soc-minima"]) == len(storage["soc-maxima"]) == 12 and storage["production-capacity"] == "0 kW"
     document = json.loads(run(*words, "--json"))
     assert document["saving"] is None and document["confident"] is None
     assert len(document["envelope"]) == 12 and document["planning"]["usable"]

@@ -110,3 +110,23 @@ def test_what_cannot_be_updated_is_refused(aged):
     ):
         with pytest.raises(atdm.UsageError, match=words):
             atdm.update(*asked)
+
+
+def test_an_update_keeps_what_planning_needs_to_know_of_the_rows(aged):
+    """Equal weights, experiments and the COP belong to the rows, old and new alike."""
+    model, observed, weather = aged
+    probed = ((model.released.time[5], model.released.time[50]),)
+    told = replace(model, released=replace(model.released, equal=True, probed=probed))
+    found = atdm.update(told, observed, weather).model.released
+    assert found.equal and found.probed == probed
+
+
+def test_a_cluster_of_another_size_has_the_same_temperatures(aged):
+    model, observed, weather = aged
+    half = model.of_size(0.5)
+    first, sky = model.released.time[0], weather.iloc[:60]
+    load = np.linspace(1.0, 5.0, 60)
+    start = model.released.state[: model.order]
+    np.testing.assert_allclose(half.simulate(load / 2, sky, start), model.simulate(load, sky, start), rtol=1e-12)
+    assert half.released.time[0] == first and half.released.load_high == pytest.approx(model.released.load_high / 2)
+    assert atdm.Model.from_json(half.to_json()).released.load[3] == pytest.approx(half.released.load[3], rel=1e-5)

@@ -2,7 +2,7 @@
 
     options    options that several commands share, declared once
     output     what commands print and write
-    fitting, importing, using, lab, agent, aggregator, enrolment, doctor      the commands, a file a group
+    fitting, importing, using, sending, lab, agent, aggregator, serve, enrolment, doctor   the commands, a file a group
 
 A file of commands is imported when one of them runs: `atdm --help` needs none of the libraries behind them.
 """
@@ -31,6 +31,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "drift": ("using", "Whether the cluster still behaves as it did: coefficients by window of released rows."),
     "flexibility": ("using", "Power and energy the cluster can offer while it stays comfortable"),
     "probe": ("using", "Plan an experiment that shows what heat does: common set-point steps, seeded, within comfort."),
+    "send": ("sending", "Send state, forecast and flexibility to FlexMeasures, S2 energy managers or Home Assistant."),
     "compare": ("lab", "All protocols side by side: accuracy against plain, cost, who learned what."),
     "audit": ("lab", "Mount the attacks and say what an aggregator could learn about single agents."),
     "reproduce": ("lab", "The paper's tables and figures from this data, beside the numbers it prints."),
@@ -39,6 +40,7 @@ FILES = {  # command → the file it is in, and how its help begins
     "account": ("agent", "What this home has given of each day, with whom, and what is left."),
     "aggregator": ("aggregator", "Ask the agents of a roster for the model of their cluster."),
     "observe": ("aggregator", "Ask the agents for the aggregate temperature and load of the rows since a fit."),
+    "serve": ("serve", "The aggregator's desk: collect, keep the model current, forecast, offer flexibility"),
     "rehearse": ("aggregator", "The whole deployment on this machine: server, enrolment, agents in processes"),
     "enroll": ("enrolment", "Keys, roster and NATS server of a deployment: docs/deploy.md."),
     "doctor": ("doctor", "What a bug report needs and no secret: versions, clock, file modes, servers in reach."),
@@ -89,11 +91,16 @@ def options(
     show_version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="debug, info, warning or error; if not given info where there is --log, else warning."),
+    ] = None,
 ) -> None:
-    if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+    level = (log_level or "warning").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise UsageError(f"--log-level {log_level}: choose debug, info, warning or error")
-    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("atdm").setLevel(level if log_level else logging.NOTSET)
 
 
 def with_address(arguments: list[str]) -> list[str]:
@@ -105,11 +112,20 @@ def with_address(arguments: list[str]) -> list[str]:
     return said
 
 
+def _say_last(text: str) -> None:
+    """Why a command ends: in the form of its log, if that is for machines."""
+    log = sys.modules.get("atdm.deploy.log")
+    if log is not None and log.in_json():
+        logging.getLogger("atdm").error("%s", text, extra={"event": "failed"})
+    else:
+        print(f"atdm: {text}", file=sys.stderr)
+
+
 def main() -> None:
     try:
         code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
     except AtdmError as error:
-        print(f"atdm: {error}", file=sys.stderr)
+        _say_last(str(error))
         sys.exit(error.exit_code)
     except typer.Abort:
         sys.exit(130)

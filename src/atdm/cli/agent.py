@@ -11,18 +11,24 @@ from atdm.cli.options import (
     Dither,
     Json,
     LeastAgents,
+    Log,
     Servers,
     Sourced,
     grouped,
 )  # fmt: skip
-from atdm.cli.printing import log_line, out, show
+from atdm.cli.printing import out, show
 from atdm.data.sources.registry import open_sources
 from atdm.deploy.agent import agent_files, names_in, read_account, serve_files
+from atdm.deploy.log import start_log
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import HISTORY
-from atdm.protocol.options import WeightsName
+from atdm.deploy.owner import choice_of, choose, chosen_since
+from atdm.errors import UsageError
+from atdm.protocol.options import OwnerChoice, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.account_text import account_table, statement
+from atdm.ui import DEFAULT as PAGE
+from atdm.ui import owners_page
 
 app = typer.Typer()
 
@@ -75,6 +81,15 @@ def agent(
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
     days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which its weights may be used.")] = 92,
+    ui: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:PORT]",
+            help=f"Show the owner what was asked and given, with switches to pause and to leave, on a web page; {PAGE} "
+            "if no address follows. An address that others can reach needs the token in the agent's state folder.",
+        ),
+    ] = None,
+    log: Log = "text",
 ) -> None:
     """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
     rules = Rules(
@@ -83,7 +98,10 @@ def agent(
     )  # fmt: skip
     files = agent_files(identity, data, open_sources(source, sourced, declared), state)
     sky = OwnWeather(path=weather, declared=declared, outdoor=weather_tolerance, solar=solar_tolerance)
-    serve_files(files, roster, sky, rules, nats, log_line, declared=declared, history=history)
+    say = start_log(log)
+    serve_files(
+        files, roster, sky, rules, nats, say, declared=declared, history=history, page=owners_page(ui, say)
+    )  # fmt: skip
 
 
 @app.command()
@@ -92,8 +110,19 @@ def account(
         Path, typer.Argument(help="State folder of an agent; without --state the folder `state` beside its keys.")
     ],
     roster: Annotated[Path | None, typer.Option(help="roster.json, to show the others by name.")] = None,
+    pause: Annotated[bool, typer.Option("--pause", help="Stay out of every run from the next one on.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="End the pause.")] = False,
+    leave: Annotated[bool, typer.Option("--leave", help="Stay out for good; asks first.")] = False,
     as_json: Json = False,
 ) -> None:
     """What this home has given of each day, with whom, and what is left. Values of readings are not shown."""
-    found = statement(read_account(state), names_in(roster))
+    switches: dict[OwnerChoice, bool] = {"paused": pause, "takes part": resume, "left": leave}
+    wanted = [choice for choice, given in switches.items() if given]
+    if len(wanted) > 1:
+        raise UsageError("give one of --pause, --resume and --leave")
+    if leave:
+        typer.confirm("Leave for good? Only a new enrolment undoes it", abort=True, err=True)
+    for choice in wanted:
+        choose(state, choice)
+    found = statement(read_account(state), names_in(roster), choice_of(state), chosen_since(state))
     show(found) if as_json else out.print(account_table(found))

@@ -16,6 +16,7 @@ from atdm.cli.options import (
     Group,
     Json,
     LeastAgents,
+    Log,
     Output,
     RosterFile,
     Servers,
@@ -33,6 +34,7 @@ from atdm.deploy.aggregator import aggregate, parse_stamp, plan_from, read_plan
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.events import Said
 from atdm.deploy.fleet import OUTAGES, OutagesName
+from atdm.deploy.log import start_log
 from atdm.deploy.observe import BACK
 from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import AGENTS_PER_PROCESS
@@ -99,6 +101,7 @@ def aggregator(
     events: Annotated[
         Path | None, typer.Option(help="File to append what happens to, as the live page shows it: JSON lines.")
     ] = None,
+    log: Log = "text",
     as_json: Json = False,
 ) -> None:
     """Ask the agents of a roster for the model of their cluster."""
@@ -110,7 +113,7 @@ def aggregator(
     else:
         asked, sky = read_plan(plan), weather_from(weather, declared)
     check_folder(output)  # agents give a row a few times only: ask for none before the folder can be written
-    with watching(live.ui, live.linger, events, log_line) as watch:
+    with watching(live.ui, live.linger, events, start_log(log)) as watch:
         result = aggregate(config, asked, sky, watch.say, watch.report)
         finish(result.fit, "deployment", output, as_json, True, document=result.as_dict(), watch=watch)
     if result.fit.status is Status.NOT_CONVERGED and not write_anyway:
@@ -137,6 +140,7 @@ def observe(
         typer.Option(help="Of a home: wait for it and lose rows, leave it out for up to 28 days, or balance."),
     ] = "balance",
     settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
+    log: Log = "text",
     as_json: Json = False,
 ) -> None:
     """Ask the agents for the aggregate temperature and load of the rows since a fit."""
@@ -160,7 +164,7 @@ def observe(
         back=duration(back), known=known, weights=weights, until=parse_end(end),
         follow=follow, settle=settle, outages=OUTAGES[outages],
     )  # fmt: skip
-    watch_rows(config, atdm.Model.load(model), log_line, keep, seeing)
+    watch_rows(config, atdm.Model.load(model), start_log(log), keep, seeing)
 
 
 @app.command()

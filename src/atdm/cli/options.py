@@ -16,6 +16,7 @@ import typer
 
 from atdm.data.format import Format
 from atdm.data.sources.registry import SourceOptions
+from atdm.deploy.log import LogFormat
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
@@ -40,6 +41,9 @@ Holidays = Annotated[
 ]
 LeastAgents = Annotated[int, typer.Option(help="Least owners in a `blind` run: with fewer an agent stays out.")]
 RosterFile = Annotated[Path, typer.Option("--roster", help="roster.json signed by the enrolment authority.")]
+Log = Annotated[
+    LogFormat, typer.Option("--log", help="How the log on standard error is written: json is an object a line.")
+]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
 
 

@@ -14,6 +14,7 @@ from atdm.report.flexibility_page import flexibility_files
 from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.probe_files import probe_files, probe_table
 from atdm.report.use_text import drift_table, flexibility_table, forecast_table, update_text
+from atdm.sinks.flexmeasures import storage_model
 from atdm.use.probe import plan_probe
 from atdm.use.series import (
     instant,
@@ -170,7 +171,7 @@ def flexibility(
     if output is not None:
         write_folder(output, flexibility_files(found, "Flexibility"))
     if storage is not None:
-        write_file(storage, dumped(found.flex_model()) + "\n")
+        write_file(storage, dumped(storage_model(found)) + "\n")
     show(found.as_dict()) if as_json else out.print(flexibility_table(found))
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +19,11 @@ from atdm.data.format import Format
 from atdm.data.sources.source import Source
 from atdm.data.sources.table import Table
 from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
+from atdm.deploy.log import Line
 from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
+from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
 from atdm.errors import PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
@@ -32,6 +37,7 @@ from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOOK_SECONDS = 0.5  # between two looks at which connections stand, for systemd
 
 Say = Callable[[str], None]
 
@@ -52,7 +58,10 @@ class RunningAgent:
     agent: Agent
     keys: AgentKeys
     kept: Kept  # what was published
+    state: Path  # folder of what it must not forget, and of what its owner decides and sees
+    history: History
     _lock: BinaryIO = field(repr=False)
+    link: AgentLink | None = None  # once it is to be connected
 
     def close(self) -> None:
         self._lock.close()
@@ -82,7 +91,7 @@ def prepare_agent(
     if until is not None:
         readings = readings.at(np.flatnonzero(readings.time <= until))
     for note in own.notes:
-        say(f"{keys.name}: {note}")
+        say(Line(note, event="note", agent=keys.name))
     state = files.identity / "state" if files.state is None else files.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,21 +109,22 @@ def prepare_agent(
             weather=sky or NO_WEATHER,
             rules=rules,
             random_bytes=os.urandom,
-            store=Disk(state / "journal"),
+            store=Disk(state / JOURNAL),
             host=host,
             renew=lambda: own.read_again(say),
             renew_roster=kept.newest,
             find_weather=kept.weather,
+            owner=lambda: choice_of(state),
         )
     except BaseException:
         held.close()
         raise
-    return RunningAgent(agent, keys, kept, held)
+    return RunningAgent(agent, keys, kept, state, History(state), held)
 
 
 def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
-    saved, entries = Disk(state / "journal").read()
+    saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
         raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
     account = decode_snapshot(saved).memory.account
@@ -153,8 +163,10 @@ def serve_files(
     *,
     declared: Format,
     history: int = HISTORY,
+    page: Callable[[Sequence[RunningAgent]], AbstractContextManager[object]] = lambda _: nullcontext(),
 ) -> None:
-    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host)."""
+    """`atdm agent`: agents of one process share what follows from values that all of them hold (Host); page: the
+    owner's, for as long as they run."""
     with contextlib.ExitStack() as held:
         host, agents = Host(), []
         for file in files:
@@ -164,8 +176,10 @@ def serve_files(
             held.callback(running.close)
             listed = running.kept.listing()
             where = "waiting for a roster" if listed is None else f"in a roster of {len(listed)} agents"
-            say(f"{running.keys.name}: {running.agent.own.readings!r} checked, {where}")
+            checked = f"{running.agent.own.readings!r} checked, {where}"
+            say(Line(checked, event="checked", agent=running.keys.name))
             agents.append(running)
+        held.enter_context(page(agents))
         serve(agents, servers, say)
 
 
@@ -177,10 +191,15 @@ def serve(agents: Sequence[RunningAgent], servers: Sequence[str], say: Say) -> N
 
 async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: Say) -> None:
     stop = asyncio.Event()
-    with on_signal(stop.set):
+
+    def stopping() -> None:
+        notify("STOPPING=1", "STATUS=stopping")
+        stop.set()
+
+    with on_signal(stopping):
         links = [link_agent(running, servers, say) for running in agents]
         tasks = [asyncio.create_task(link.run()) for link in links]
-        tasks.append(asyncio.create_task(_wait(stop)))
+        tasks += [asyncio.create_task(each) for each in (_wait(stop), keep_watchdog(), _tell_systemd(links))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -189,7 +208,22 @@ async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: 
             await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
-    say("stopped")
+    say(Line("stopped", event="stopped"))
+
+
+async def _tell_systemd(links: Sequence[AgentLink]) -> None:
+    """Ready once all are connected; and how many are, whenever that changes."""
+    ready, before = False, -1
+    while listens():
+        now = sum(link.connection.connected for link in links)
+        if now != before:
+            notify(f"STATUS={now} of {len(links)} agents connected to {links[0].connection.servers}")
+        if now == len(links) and not ready:
+            notify("READY=1")
+            ready = True
+        before = now
+        await asyncio.sleep(LOOK_SECONDS)
+    await asyncio.Event().wait()
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -206,14 +240,23 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
         try:
             replies = agent.receive(message)
         except PeerError as error:
-            say(f"{keys.name}: was sent {describe(message)}; sent nothing ({error})")
+            say(Line(f"was sent {describe(message)}; sent nothing ({error})", event="ignored", agent=keys.name))
+            remember(message, None, str(error))
             return None
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
-        say(f"{keys.name}: was asked {describe(message)}; sent {sent}")
+        say(Line(f"was asked {describe(message)}; sent {sent}", event="asked", agent=keys.name))
+        remember(message, replies)
         return replies
 
+    def remember(message: bytes, replies: list[bytes] | None, why: str = "") -> None:
+        try:
+            running.history.add(exchange(message, replies, why))
+        except UsageError as error:
+            say(Line(str(error), event="history", agent=keys.name, level=logging.WARNING))
+
     nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
-    return AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, running.kept.holds)
+    running.link = AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, running.kept.holds, keys.name)
+    return running.link
 
 
 def describe(data: bytes) -> str:
@@ -226,7 +269,7 @@ def describe(data: bytes) -> str:
             detail = describe_plan(msgspec.convert(message["plan"], AnyPlan))
         elif kind in ("Abort", "Refuse"):
             detail = f"({message['reason']})"
-    except (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError):
+    except UNREADABLE:
         return f"something unreadable, {len(data)} bytes"
     return one_line(" ".join(part for part in (kind, detail) if part)) + f", {len(data)} bytes"
 

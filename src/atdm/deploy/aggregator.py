@@ -18,7 +18,7 @@ from atdm.crypto.keys import digest
 from atdm.data.clock import commonest_step
 from atdm.data.format import Format
 from atdm.deploy.agent import Say, on_signal
-from atdm.deploy.collecting import ATTEMPTS, Office, Portion, collect, spelled
+from atdm.deploy.collecting import Attempts, Office, Portion, collect, spelled
 from atdm.deploy.conductor import AggregatorConfig, Conductor
 from atdm.deploy.events import Aborted, ModelReleased, OnEvent, unseen
 from atdm.deploy.own import weather_from
@@ -131,26 +131,21 @@ async def _aggregate(office: Office, plan: Plan, weather: Weather) -> Deployed:
 
 async def _fit(office: Office, plan: Plan, weather: Weather) -> Deployed:
     """Fitted weights: one run of one company, formed again without homes that broke it off before a reading left."""
-    excluded: set[str] = set()
-    expected: set[str] | None = None
-    failures = 0
+    tries = Attempts(office.say)
     while True:
-        conductor = office.conductor(plan, weather, expected=expected, excluded=excluded)
+        conductor = office.conductor(plan, weather, expected=tries.expected, excluded=tries.excluded)
         try:
             async with conductor.hub:
                 return fit_of(conductor, *await conductor.carry())
         except RunAborted as error:
-            failures += 1
-            if plan.protocol == "blind" and conductor.begun and conductor.silent:
+            if conductor.begun and conductor.silent and plan.protocol == "blind":
                 raise RunAborted(
                     f"{error}; readings of {spelled(conductor.days())} were asked for, so that only this company can "
                     "fit these days: repeat the command when all of it is back, or fit days before or after them"
                 ) from None
-            if not conductor.company or conductor.begun or conductor.stopped or failures == ATTEMPTS:
+            if conductor.begun:
                 raise
-            office.say(f"broken off before any reading left: {error}; asking again")
-            excluded |= conductor.silent | conductor.refused
-            expected = conductor.hub.present - excluded
+            tries.again(conductor, error)
 
 
 def fit_of(conductor: Conductor, role: Aggregator, ended: float) -> Deployed:

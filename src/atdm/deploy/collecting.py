@@ -27,7 +27,6 @@ from atdm.deploy.notices import NO_WEATHER
 from atdm.deploy.observe import Observation, collect_observation
 from atdm.errors import AtdmError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import bits, flags
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Weather, window
@@ -77,6 +76,30 @@ class Office:
         self.fleet.close()
 
 
+@dataclass(slots=True)
+class Attempts:
+    """Who is asked again after a run that broke off, and how often."""
+
+    say: Say
+    expected: set[str] | None = None  # identities (hex) that were there last; None: nobody knows yet
+    excluded: set[str] = field(default_factory=set)  # that fell silent in a run, or refused in two
+    refused: set[str] = field(default_factory=set)  # in one: an agent that restarted may only have lost its run
+    failures: list[str] = field(default_factory=list)  # in a row, before any reading left
+
+    def after(self, conductor: Conductor) -> None:
+        self.excluded |= conductor.silent | (conductor.refused & self.refused)
+        self.refused |= conductor.refused
+        self.expected = conductor.hub.present - self.excluded
+
+    def again(self, conductor: Conductor, error: AtdmError) -> None:
+        """After a run that broke off before any reading left; raises where asking again makes no sense."""
+        self.failures.append(str(error))
+        if conductor.stopped or not conductor.company or len(self.failures) == ATTEMPTS:
+            raise type(error)("; then: ".join(dict.fromkeys(self.failures))) from None
+        self.after(conductor)
+        self.say(f"broken off before any reading left: {error}; asking again")
+
+
 @dataclass(frozen=True, slots=True)
 class Portion:
     """A run that showed its rows."""
@@ -84,10 +107,6 @@ class Portion:
     conductor: Conductor
     role: Aggregator
     ended: float  # s, monotonic
-
-    @property
-    def rows(self) -> int:
-        return len(self.role.desk.offered) if isinstance(self.role.desk, CollectDesk) else 0
 
     @property
     def run(self) -> Run:
@@ -104,7 +123,7 @@ Keep = Callable[[Portion], None]
 
 async def collect(office: Office, plan: Collect, keep: Keep, **options: Any) -> None:
     """Ask for the rows of a plan; options as Conductor takes them. Raises RunAborted where nothing was collected."""
-    await _Collecting(office, keep, options).run(plan)
+    await _Collecting(office, keep, options, Attempts(office.say)).run(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +139,17 @@ class _Collecting:
     office: Office
     keep: Keep
     options: dict[str, Any]
+    attempts: Attempts
     days: set[int] = field(default_factory=set)  # of which rows were kept
     portions: int = 0
-    expected: set[str] | None = None  # identities (hex) that were there last; None: nobody knows yet
-    excluded: set[str] = field(default_factory=set)  # that fell silent in a run, or refused in two
-    refused: set[str] = field(default_factory=set)  # once: an agent that restarted may only have lost its run
 
     async def run(self, plan: Collect) -> None:
         broken, problem = await self._through(plan)
         if broken and not self.office.stopped:
             days = sorted({day for each in broken for day in each.days})
             self.office.say(f"asking once more for {spelled(days)}, in case everybody is back")
-            self.expected, self.excluded = (self.expected or set()) | self.excluded, set()
+            there = (self.attempts.expected or set()) | self.attempts.excluded
+            self.attempts = Attempts(self.office.say, expected=there)
             await self._through(rows_on(plan, days))
         lost = [f"{spelled(left)} ({each.why})" for each in broken if (left := set(each.days) - self.days)]
         for text in lost:
@@ -145,42 +163,38 @@ class _Collecting:
         """Run after run over the days of a plan; what broke off after it began, and what ended it before the end."""
         left: Collect | None = plan
         broken: list[_Broken] = []
-        failures, say = 0, self.office.say
         while left is not None and not self.office.stopped:
+            tries = self.attempts
             try:
-                conductor = self.office.conductor(left, expected=self.expected, excluded=self.excluded, **self.options)
+                conductor = self.office.conductor(
+                    left, expected=tries.expected, excluded=tries.excluded, **self.options
+                )
             except AtdmError as error:  # the roster cannot be read
                 return broken, error
             try:
                 async with conductor.hub:
                     role, ended = await conductor.carry()
             except AtdmError as error:
-                if conductor.stopped or not conductor.company:
-                    return broken, error
-                self._leave_out(conductor)
-                if conductor.begun:
+                if conductor.begun and not conductor.stopped:
+                    tries.after(conductor)
                     broken.append(_Broken(conductor.days(), str(error)))
-                    say(f"broken off after readings of {spelled(conductor.days())} were asked for: {error}")
+                    self.office.say(f"broken off after readings of {spelled(broken[-1].days)} were asked for: {error}")
                     left = rows_after(left, max(conductor.days()))
                     continue
-                failures += 1
-                if failures == ATTEMPTS:
-                    return broken, error
-                say(f"broken off before any reading left: {error}; asking again")
+                try:
+                    tries.again(conductor, error)
+                except AtdmError as final:
+                    return broken, final
                 continue
-            self._leave_out(conductor)
+            tries.after(conductor)
+            tries.failures.clear()
             portion = Portion(conductor, role, ended)
             self.keep(portion)
-            failures, self.portions, self.days = 0, self.portions + 1, self.days | set(conductor.days())
+            self.portions, self.days = self.portions + 1, self.days | set(conductor.days())
             left = rows_after(left, max(portion.run.days))
             if left is not None:
-                say(f"{portion.rows} rows collected; going on with later days")
+                self.office.say(f"{len(conductor.rows())} rows collected; going on with later days")
         return broken, None
-
-    def _leave_out(self, conductor: Conductor) -> None:
-        self.excluded |= conductor.silent | (conductor.refused & self.refused)
-        self.refused |= conductor.refused
-        self.expected = conductor.hub.present - self.excluded
 
 
 def rows_on(plan: Collect, days: Collection[int]) -> Collect:

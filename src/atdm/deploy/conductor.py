@@ -33,6 +33,7 @@ from atdm.result import Cost
 from atdm.run import attempt_now
 from atdm.transport.frames import STREAM_BYTES
 from atdm.transport.nats import Hub, NatsConfig
+from atdm.types import IntArray
 
 WAIT = 3600.0  # s that absent agents are waited for before a run goes on without them
 DEADLINE = 72 * 3600.0  # s that agents may take to answer a message once readings were asked for
@@ -271,12 +272,16 @@ class Conductor:
 
     def days(self) -> tuple[int, ...]:
         """UTC days of which readings are asked for, once the company is chosen."""
-        role = self.role
-        if role is None or role.run is None:
+        if self.role is None or self.role.run is None:
             return ()
-        if isinstance(role.desk, CollectDesk):
-            return tuple(np.unique(role.desk.offered // DAY).tolist())
-        return role.run.days
+        if isinstance(self.role.desk, CollectDesk):
+            return tuple(np.unique(self.rows() // DAY).tolist())
+        return self.role.run.days
+
+    def rows(self) -> IntArray:
+        """Of rows to collect, the stamps that everybody offered."""
+        desk = self.role.desk if self.role is not None else None
+        return desk.offered if isinstance(desk, CollectDesk) else np.empty(0, dtype=np.int64)
 
     def _settle(self, role: Aggregator) -> None:
         """Record which company sums which days before the agents are sent what makes readings leave."""

@@ -115,7 +115,8 @@ class Fleet:
             for key in keys:
                 self.heard.setdefault(key, now)  # a home that never came is waited for from now on
             count = len(next(iter(answers.values()))) if answers else 0
-            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late()}
+            late_ones = [place for place in late() if place in answers]
+            behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late_ones}
             days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
             for i in range(count):
                 if days.sum() == most:

@@ -18,11 +18,12 @@ import numpy as np
 
 from atdm.data.format import Format
 from atdm.deploy.enrolment import AgentKeys, SignedWeather, json_bytes, read_roster
+from atdm.deploy.log import Line
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, PeerError
 from atdm.protocol.plan import Plan
 from atdm.protocol.readings import Weather, window
-from atdm.protocol.roster import Roster, check_roster
+from atdm.protocol.roster import Roster, check_roster, place_of
 from atdm.transport.disk import replace_file
 from atdm.transport.frames import MOST_HELD
 from atdm.types import BoolArray
@@ -131,20 +132,19 @@ class Kept:
         if self._roster is not None and roster.serial <= self._roster.serial:
             raise PeerError(f"roster {roster.serial} came, and this agent keeps {self._roster.serial}: ignored")
         self._keep(roster)
+        self._tell(f"was sent roster {roster.serial}, with {len(roster)} agents")
 
     def _keep(self, roster: Roster) -> None:
         replace_file(self._places[0], json_bytes(roster))
         self._roster = roster
-        if self._listed(roster):
-            self._tell(f"roster {roster.serial} with {len(roster)} agents")
-        else:
+        if not self._listed(roster):
             self._tell(
                 f"roster {roster.serial} does not list this agent's key: it was retired or replaced and stays out; ask "
                 "the enrolment authority if that is a mistake"
             )
 
     def _listed(self, roster: Roster) -> bool:
-        return any(member.identity == self._keys.identity.public for member in roster.members)
+        return place_of(self._keys.identity.public, roster.members) is not None
 
     # Weather
 
@@ -191,7 +191,7 @@ class Kept:
         return near
 
     def _tell(self, text: str) -> None:
-        self._say(f"{self._keys.name}: {text}")
+        self._say(Line(text, event="notice", agent=self._keys.name))
 
 
 def _read_weather(path: Path) -> Weather:

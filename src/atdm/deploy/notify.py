@@ -9,11 +9,16 @@ import os
 import socket
 
 
+def listens() -> bool:
+    """Whether there is somebody to tell."""
+    return os.environ.get("NOTIFY_SOCKET", "").startswith(("/", "@"))
+
+
 def notify(*lines: str) -> None:
     """Tell systemd, if it listens. Never fails: a service does its work whether or not somebody is told."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address.startswith(("/", "@")):
+    if not listens():
         return
+    address = os.environ["NOTIFY_SOCKET"]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as to:
         to.setblocking(False)
         to.sendto("\n".join(lines).encode(), "\0" + address[1:] if address.startswith("@") else address)

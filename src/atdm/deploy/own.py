@@ -1,12 +1,14 @@
 """An agent's own readings and the weather it holds, from where they are; read on whenever they are asked for.
 
-Rule 1: what is wrong with readings is said in the agent's own log only, since it may quote one. Other parties get a
-        fixed text.
+Rule 1: what is wrong with readings may quote one. Whoever starts the agent is told; the log, which is kept and sent on,
+        says it without numbers; other parties get a fixed text.
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
 Rule 3: a source is asked for no rows from before the home's weather begins; where it has none, for those of the last
         `history` days. A file without weather is read whole.
 """
 
+import logging
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +20,11 @@ from atdm.data.own import own_readings, weather_faults
 from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
+from atdm.deploy.log import Line
 from atdm.errors import DataError, UsageError
 from atdm.protocol.readings import Readings, Weather, weather_of_table
 
+NUMBER = re.compile(r"\d[\d.,]*")
 HISTORY = 400  # days
 DAY = 86400  # s
 BACK = 72 * 3600  # s before the newest row that are asked for again: late readings, as `atdm observe --back` has it
@@ -61,7 +65,8 @@ class OwnReadings:
         try:
             return self.read()
         except (DataError, UsageError) as error:
-            say(f"{self.name}: {error}")
+            text = f"{NUMBER.sub('…', str(error))} (`atdm check` with the same options shows the numbers left out here)"
+            say(Line(text, event="readings", agent=self.name, level=logging.WARNING))
             raise DataError("its readings cannot be read at present: see this agent's own log") from None
 
     @property

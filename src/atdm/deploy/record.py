@@ -2,13 +2,13 @@
 
 Rule 1: what homes showed is on disk before anything else happens with it (WAL, synchronous=FULL).
 Rule 2: a row observed is written once; the file itself refuses to change or delete it.
-Rule 3: one writer: the folder is locked for as long as the record is open.
+Rule 3: one writer: the record is locked for as long as it is open; others may read it.
 Rule 4: nothing in here is more than the aggregator may have by its role: sums, counts, names, words.
 """
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,10 @@ CREATE TABLE observed (
 );
 CREATE TRIGGER observed_once BEFORE UPDATE ON observed BEGIN SELECT RAISE(ABORT, 'a row is observed once'); END;
 CREATE TRIGGER observed_stays BEFORE DELETE ON observed BEGIN SELECT RAISE(ABORT, 'a row observed stays'); END;
+CREATE TABLE companies (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY, began REAL NOT NULL, ended REAL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    asked INTEGER NOT NULL, rows INTEGER NOT NULL DEFAULT 0, inside TEXT NOT NULL DEFAULT '[]',
+    asked INTEGER NOT NULL, rows INTEGER NOT NULL DEFAULT 0, company INTEGER REFERENCES companies (id),
     out TEXT NOT NULL DEFAULT '{}', words TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE forecasts (made REAL PRIMARY KEY, model TEXT NOT NULL, document TEXT NOT NULL);
@@ -117,7 +118,7 @@ class ServiceRecord:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot make {path.parent}: {error.strerror}; choose a folder you may write to") from None
-        self._lock = lock(path.parent)
+        self._lock = lock(path.parent, f".{path.name}.lock")
         try:
             if not path.exists():
                 path.touch(mode=0o600)  # its journals follow it
@@ -191,9 +192,12 @@ class ServiceRecord:
                 [(*row, run) for row in zip(stamps, *values, strict=True)],
             )
             new = self._base.total_changes - before
+            names = _json(list(inside))
+            self._base.execute("INSERT OR IGNORE INTO companies (names) VALUES (?)", (names,))
             self._base.execute(
-                "UPDATE runs SET rows = rows + ?, inside = ?, out = ? WHERE id = ?",
-                (new, _json(list(inside)), _json(out), run),
+                "UPDATE runs SET rows = rows + ?, out = ?, company = (SELECT id FROM companies WHERE names = ?) "
+                "WHERE id = ?",
+                (new, _json(out), names, run),
             )
         return new
 
@@ -203,7 +207,11 @@ class ServiceRecord:
 
     def runs(self, most: int) -> list[RunRow]:
         """The newest first."""
-        rows = self._base.execute("SELECT * FROM runs ORDER BY id DESC LIMIT ?", (most,))
+        rows = self._base.execute(
+            "SELECT r.id, began, ended, first, last, asked, rows, coalesce(names, '[]'), out, words "
+            "FROM runs r LEFT JOIN companies c ON c.id = r.company ORDER BY r.id DESC LIMIT ?",
+            (most,),
+        )
         return [
             RunRow(id=i, began=began, ended=ended, first=first, last=last, asked=asked, rows=rows,
                    inside=_parsed(inside), out=_parsed(out), words=words)
@@ -310,6 +318,16 @@ class ServiceRecord:
         """Those of now, the oldest first."""
         rows = self._base.execute("SELECT name, since, words FROM alarms WHERE until IS NULL ORDER BY id")
         return [AlarmRow(name=name, since=since, words=words) for name, since, words in rows]
+
+
+def stored_rows(path: Path) -> int:
+    """Rows in a record that another process may have open; refuses a file that is none."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            check_version(base, path)
+            return int(base.execute("SELECT count(*) FROM observed").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"{path}: cannot be used ({error}): restore it from a copy") from None
 
 
 def check_version(base: sqlite3.Connection, path: Path) -> None:

@@ -9,13 +9,15 @@
 Rule 1: a row that is in the record is never asked for again.
 Rule 2: what a restart needs is in the record; nothing else is remembered but what can be worked out from it.
 Rule 3: every decision is written down with its reason.
-Rule 4: nothing that goes wrong ends the desk: it says so, raises an alarm and goes on with the rest.
+Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an alarm, and the desk goes on with the rest.
 """
 
 import asyncio
+import contextlib
 import math
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from hashlib import sha256
@@ -55,10 +57,11 @@ from atdm.protocol.account import BLOCK
 from atdm.protocol.company import OWNERS_SHARE, bits
 from atdm.protocol.plan import DAY, Collect
 from atdm.protocol.roster import Roster
+from atdm.sinks.results import Results, Sent, gather
 from atdm.use.drift import drift
 from atdm.use.flexibility import Flexibility, flexibility
-from atdm.use.forecast import forecast
-from atdm.use.series import read_future
+from atdm.use.forecast import Forecast, forecast
+from atdm.use.series import OBSERVED, read_future
 
 TICK = 60.0  # s between two looks at what is due
 SEASON = "24h"
@@ -77,6 +80,7 @@ Keep = Callable[[Observation], None]
 CollectRows = Callable[
     [Collect, Keep], Awaitable[None]
 ]  # ask for the rows of a plan, and keep each portion as it comes
+Send = Callable[[Results], Awaitable[list[Sent]]]  # carry results to every sink; what fails comes back in words
 Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
 
 
@@ -177,6 +181,8 @@ class Service:
         self._sky: pd.DataFrame | None = None
         self._outlook: Outlook | None = None
         self._for: tuple[object, ...] = ()  # what the outlook was made from
+        self._news: tuple[Model, Forecast] | None = None  # that sinks have not been given yet
+        self._flexibility: Flexibility | None = None
         self._offer = FlexibilityState(offered=False, words="not asked for: flexibility.offered is false in the rules")
         self._offered = -math.inf  # when
         self._drift: tuple[float, list[str]] = (-math.inf, [])
@@ -187,7 +193,8 @@ class Service:
         if saved is not None:
             self._row, self._model = saved[0], Model.from_json(saved[1], str(record.path))
         elif first_model is not None:
-            self._begin_with(first_model)
+            homes = check_first(first_model, rules)
+            self._take(first_model, record.begun, "given at the start", homes, chosen=True)
 
     # Collecting
 
@@ -203,7 +210,7 @@ class Service:
             if last_run is not None and self._slot(last_run.began) >= self._slot(now):
                 return None
         collect, step = self.rules.collect, self._step
-        last = int((now - collect.settle.total_seconds()) // step) * step
+        last = int((now - collect.settle.total_seconds()) // step - 1) * step  # a row begins at its stamp
         newest = self.record.newest()
         earliest = self.record.begun - collect.history.total_seconds()
         start = min(newest + step, last - collect.back.total_seconds()) if newest is not None else earliest
@@ -283,6 +290,7 @@ class Service:
             self._attempt("weather", now, self._read_weather)
             if self._sky is not None:
                 self._attempt("model", now, self._keep_current)
+                self._attempt("drift", now, self._watch_drift)
                 self._attempt("forecast", now, self._look_ahead)
                 self._attempt("flexibility", now, self._offer_flexibility)
             self.check(now)
@@ -330,15 +338,6 @@ class Service:
             raise DataError("there is no weather yet")
         rows = released_rows(self._observed(since), self._sky, self.rules.collect.step)
         return replace(rows, equal=True)
-
-    def _begin_with(self, model: Model) -> None:
-        if model.step != self.rules.collect.step:
-            raise UsageError(f"the model has steps of {spell(model.step)}, the rules {spell(self.rules.collect.step)}")
-        if model.released is None or model.record is None or model.origin is None or not model.released.equal:
-            raise UsageError(
-                "a desk begins with the model.json of a blind fit with equal weights over NATS, with its rows"
-            )
-        self._take(model, self.record.begun, "given at the start", len(model.origin.company), chosen=True)
 
     def _take(self, model: Model, now: float, why: str, homes: int, *, chosen: bool) -> None:
         """From now on this model is used; what stays of the one before is its coefficients."""
@@ -422,6 +421,14 @@ class Service:
         record = None if self._model is None else self._model.record
         return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
 
+    def _watch_drift(self, now: float) -> None:
+        """Which coefficients have left their band over the rows of the model; worked out once a week."""
+        if self._model is None or now - self._drift[0] < DRIFT_EVERY.total_seconds():
+            return
+        self._drift = (now, [])
+        with contextlib.suppress(UsageError):  # too few rows for two windows
+            self._drift = (now, list(drift(self._model).warnings))
+
     # Forecast and flexibility
 
     def _look_ahead(self, now: float) -> None:
@@ -434,7 +441,8 @@ class Service:
             return
         model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
         origin = pd.Timestamp(newest, unit="s", tz="UTC")
-        end = min(pd.Timestamp(now, unit="s", tz="UTC").floor(step) + rules.horizon, self._sky.index[-1])
+        present = pd.Timestamp(now, unit="s", tz="UTC").floor(step)
+        end = min(present + rules.horizon - step, self._sky.index[-1])
         if end <= origin:
             raise DataError(
                 f"the weather ends {_when(self._sky.index[-1])}, before the last row: nothing to forecast from"
@@ -447,7 +455,7 @@ class Service:
             made=now, model=self._row.hash, origin=float(newest), step_seconds=self._step,
             time=[stamp.timestamp() for stamp in table.index], columns=columns, notes=list(found.notes),
         )  # fmt: skip
-        self._for = made_from
+        self._for, self._news = made_from, (model, found)
         document = {"origin": newest, "step_seconds": self._step, "columns": columns}
         self.record.add_forecast(now, self._row.hash, document, _ahead(table, origin))
 
@@ -462,20 +470,38 @@ class Service:
         if now - self._offered < rules.every.total_seconds():
             return
         self._offered = now
-        model = self._model.of_size(self._homes / self._row.agents)
+        model, found = self._model.of_size(self._homes / self._row.agents), None
         try:
             found = flexibility(
                 model, self._sky, rules.comfort, observed=self._observed(newest - DAY), horizon=rules.horizon,
                 confidence=rules.confidence, assume_gain=rules.assume_gain,
             )  # fmt: skip
         except AtdmError as error:
-            words = str(error)
-            if words != self._offer.words:
-                self._decide(now, "flexibility", f"none offered: {words}")
-            self._offer = FlexibilityState(offered=False, words=words, made=now)
-            return
-        document = without_nan(found.as_dict())
-        self._offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
+            offer = FlexibilityState(offered=False, words=str(error), made=now)
+        else:
+            document = without_nan(found.as_dict())
+            offer = FlexibilityState(offered=True, words=_offer_words(found), made=now, document=document)
+        if offer.offered != self._offer.offered or self._offer.made is None:  # words have numbers of the hour in them
+            self._decide(now, "flexibility", f"{'offered' if offer.offered else 'none offered'}: {offer.words}")
+        self._offer, self._flexibility = offer, found
+
+    def news(self, now: float) -> Results | None:
+        """What sinks have not been given yet: the forecast and the offer, once each."""
+        if self._news is None:
+            return None
+        (model, found), self._news = self._news, None
+        seen = self._observed(now - DAY)
+        return gather(
+            model, found, self._flexibility, made=pd.Timestamp(now, unit="s", tz="UTC"),
+            observed=seen[OBSERVED] if len(seen) else None, refused=self._offer.words,
+        )  # fmt: skip
+
+    def sent(self, sent: Sequence[Sent]) -> None:
+        """How it went at the sinks."""
+        self._problems.pop("sinks", None)
+        for failed in (each for each in sent if each.failed):
+            self._problems["sinks"] = failed.words()
+            self._say(failed.words())
 
     # Alarms and state
 
@@ -483,7 +509,7 @@ class Service:
         """Compare the state with the limits of the rules; alarms begin and end here."""
         words = {name: text for name, text in self._problems.items() if name in ALARMS}
         newest, alarms = self.record.newest(), self.rules.alarms
-        age = now - (self.record.begun if newest is None else newest)
+        age = now - (self.record.begun if newest is None else newest + self._step)
         if age > alarms.no_rows_for.total_seconds():
             words["rows"] = f"no row for {_hours(age)}" if newest is not None else "no row yet"
         if self._sky is not None and "weather" not in words:
@@ -500,8 +526,6 @@ class Service:
                 words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
             if self._poor() is not None:
                 words["quality"] = self._poor() or ""
-            if now - self._drift[0] > DRIFT_EVERY.total_seconds():
-                self._drift = (now, self._moved())
         fleet = self._fleet(now)
         if fleet is not None and newest is not None and fleet.enrolled:
             out = fleet.enrolled - fleet.inside
@@ -511,13 +535,6 @@ class Service:
             self.record.set_alarms(now, words)
         except UsageError as error:
             self._problems["record"] = str(error)
-
-    def _moved(self) -> list[str]:
-        """Which coefficients have left their band over the rows of the model."""
-        try:
-            return [] if self._model is None else list(drift(self._model).warnings)
-        except AtdmError:
-            return []  # too few rows for two windows
 
     def _fleet(self, now: float) -> FleetState | None:
         if self._look is None:
@@ -586,6 +603,19 @@ class Service:
         return None if self._model is None else self._model.to_json()
 
 
+def check_first(model: Model, rules: ServiceRules) -> int:
+    """The homes of a model to begin with; refuses one that a desk cannot go on from."""
+    if model.step != rules.collect.step:
+        raise UsageError(
+            f"the model has steps of {spell(model.step)}, the rules {spell(rules.collect.step)}: use another"
+        )
+    if model.released is None or model.record is None or model.origin is None or not model.released.equal:
+        raise UsageError(
+            "a desk begins with model.json of `atdm aggregator` with equal weights and a week of rows, or none"
+        )
+    return len(model.origin.company)
+
+
 def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
     """The fleet as the aggregator knows it; out: who was not in the last run, and why."""
     today = int(now // DAY)
@@ -595,7 +625,7 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
     newest = max(fleet.heard.values(), default=None)
     silent = rules.collect.every.total_seconds() + OUTAGES[rules.collect.outages].patience
     homes = []
-    for member in roster.members:
+    for member in sorted(roster.members, key=lambda member: _natural(member.name)):
         key = member.identity.hex()
         heard = fleet.heard.get(key)
         standing: Standing = "in" if company is not None and key in company else "out"
@@ -615,6 +645,11 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
     )  # fmt: skip
 
 
+def _natural(name: str) -> list[tuple[int, str]]:
+    """home-9 before home-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:
     """The row 24 h after the last one known, for the record."""
     target = origin + AHEAD
@@ -626,7 +661,7 @@ def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None]
 
 
 def _rounded(value: float) -> float | None:
-    return round(float(value), 4) if math.isfinite(value) else None
+    return round(float(value), 3) if math.isfinite(value) else None
 
 
 def _offer_words(found: Flexibility) -> str:
@@ -649,9 +684,11 @@ def _when(stamp: pd.Timestamp) -> str:
 
 async def operate(
     service: Service, collect: CollectRows, *, clock: Callable[[], float] = time.time,
-    publish: Callable[[State], None] = lambda _: None,
+    publish: Callable[[State], None] = lambda _: None, send: Send | None = None,
 ) -> None:  # fmt: skip
-    """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute."""
+    """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute; send: is
+    given every forecast, unless it is still busy with an earlier one."""
+    sending: asyncio.Future[list[Sent]] | None = None
 
     def show() -> None:
         publish(service.state(clock()))
@@ -664,6 +701,11 @@ async def operate(
             await _collect(service, collect, plan, run, clock, show)
         service.work(clock())
         show()
+        if sending is not None and sending.done():
+            service.sent(sending.result())
+            sending = None
+        if send is not None and sending is None and (news := service.news(clock())) is not None:
+            sending = asyncio.ensure_future(send(news))
         await asyncio.sleep(max(1.0, min(TICK, service.next_asking(clock()) - clock())))
 
 

@@ -73,12 +73,10 @@ class CollectRules(Table, frozen=True, kw_only=True):
 
     step: Length = duration("30min")  # from one row to the next
     every: Length = HOUR
-    settle: Length = duration("1min")  # after a row until its reading is in every home's file
+    settle: Length = duration("1min")  # after a row's end until it is in every home's file
     back: Length = duration("72h")  # how long rows that some home lacked are asked for again
     history: Length = duration("28d")  # how far before its first start the desk asks for rows
-    outages: OutagesName = (
-        "balance"  # of homes: rows are lost ("wait"), the home is left out ("leave"), or some of both
-    )
+    outages: OutagesName = "balance"  # of a home: "wait" for it and lose rows, "leave" it out for the block, or both
 
 
 class ModelRules(Table, frozen=True, kw_only=True):
@@ -248,7 +246,7 @@ file = "weather.csv"                        # time, outdoor_temp_c, solar_w_m2: 
 [collect]
 # step = "30min"                            # from one row to the next, as in the homes' files
 # every = "1h"
-# settle = "1min"                           # after a row until its reading is in every home's file
+# settle = "1min"                           # after a row's end until it is in every home's file
 # back = "72h"                              # how long rows that some home lacked are asked for again
 # history = "28d"                           # how far before the first start rows are asked for
 # outages = "balance"                       # of a home: "wait" for it and lose rows, "leave" it out for the block
@@ -288,4 +286,6 @@ file = "weather.csv"                        # time, outdoor_temp_c, solar_w_m2: 
 # open_on_loopback = false                  # true: programs of this machine need no token
 # names = []                                # further names of this server, as a proxy passes them on
 # requests_per_minute = 600                 # of one address
+
+# Where results go besides the page and the API: docs/sinks.md. For Home Assistant write [sinks.mqtt] and its host.
 """

@@ -18,7 +18,7 @@ import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.company import Verdict, check_company, judge, plan_days
+from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge, plan_days
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -37,6 +37,7 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
@@ -90,10 +91,12 @@ class Agent:
         renew: Callable[[], Readings] | None = None,
         renew_roster: Callable[[], Roster] | None = None,
         find_weather: Callable[[Plan], Weather] | None = None,
+        owner: Callable[[], OwnerChoice] = lambda: "takes part",
     ) -> None:
         """roster: None where it is still to come, by renew_roster. renew: the readings as they are now, for plans that
         reach beyond those known; renew_roster: the roster as it is now, for announcements of another one; find_weather:
-        the weather for a plan, as far as it is known now."""
+        the weather for a plan, as far as it is known now; owner: whether the owner takes part, asked at each
+        announcement: a run that is under way is finished, because nobody is silent in a run."""
         self.name = "an agent without a roster"
         self.own = AgentContext(
             readings=readings,
@@ -112,6 +115,8 @@ class Agent:
         self._last: tuple[bytes, list[bytes]] = (b"", [])
         self._announce: Announce | None = None
         self._seed = b""
+        self._owner = owner
+        self._choice: OwnerChoice = "takes part"  # at the last announcement
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
         self._find_weather = find_weather
         if roster is not None:
@@ -159,7 +164,7 @@ class Agent:
             bookings = ()
         if state in (AgentState.JOINED, AgentState.RUNNING):
             seed = self._seed if joined else b""
-            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, bookings=bookings)
+            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
             self._store.append(encode_entry(entry))
         else:
             self._store.replace(self._snapshot(data, replies))
@@ -188,10 +193,11 @@ class Agent:
 
     def _play(self, entries: list[Entry]) -> bool:
         """Whether every message gives the answer it gave before."""
-        draw = self._random_bytes
+        draw, owner = self._random_bytes, self._owner
         try:
             for entry in entries:
                 self._random_bytes = lambda _, seed=entry.seed: seed  # type: ignore[misc]
+                self._owner = lambda choice=entry.choice: choice  # type: ignore[misc]
                 replies = self._answer(entry.message)
                 if answer_hash(replies) != entry.answer or self.own.memory.account.booked() != entry.bookings:
                     return False
@@ -199,7 +205,7 @@ class Agent:
         except (PeerError, ValueError):
             return False
         finally:
-            self._random_bytes = draw
+            self._random_bytes, self._owner = draw, owner
         return True
 
     def _limit(self) -> int:
@@ -221,6 +227,7 @@ class Agent:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._find_roster(announce.roster)
         self._leave(AgentState.WAITING)  # a run of which no end was heard is over when another begins
+        self._choice = self._owner()
         verdict = self._verdict(announce.plan)
         self._announce = announce
         self._seed = self._random_bytes(32)
@@ -247,8 +254,8 @@ class Agent:
         self.roster, self.own.memory.serial = roster, roster.serial
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
-        """In or out, day by day; out everywhere where this agent's rules refuse the plan."""
-        reason = self._reason_to_stay_out(plan)
+        """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""
+        reason = BY_CHOICE[self._choice] or self._reason_to_stay_out(plan)
         if reason is not None and day_count(plan) > MOST_DAYS:
             raise RunAborted(reason)  # too many days to answer one by one
         if reason is not None:

@@ -21,6 +21,7 @@ from atdm.data.gaps import costs_too_much
 from atdm.data.limits import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
 from atdm.protocol.registry import REGISTRY
@@ -36,6 +37,9 @@ OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fract
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
 TOO_EARLY = "days before this agent's key was enrolled"
+PAUSED = "its owner has paused it"
+LEFT = "its owner has left for good: retire it from the roster"
+BY_CHOICE: dict[OwnerChoice, str | None] = {"takes part": None, "paused": PAUSED, "left": LEFT}  # out on all days
 Answers = Mapping[int, BoolArray]  # place in the roster → days it is in on
 Choose = Callable[[Answers, Roster, int], tuple[list[int], BoolArray]]  # …, roster, least owners → company, days
 

@@ -8,6 +8,7 @@ from atdm.errors import UsageError
 ProtocolName = Literal["plain", "paper", "moments", "blind"]
 WeightsName = Literal["fitted", "equal"]
 NonnegativeName = Literal["ridge", "exact", "free"]
+OwnerChoice = Literal["takes part", "paused", "left"]  # of a home, about all runs; left: for good
 
 PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
 WEIGHTS: tuple[WeightsName, ...] = get_args(WeightsName)

@@ -3,6 +3,7 @@
 Plans, rules and roles ask here; a side is imported when a run begins, so that an agent that waits holds little.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -20,22 +21,39 @@ class Protocol(NamedTuple):
     minimum_norm: bool  # whether it fits where inputs are collinear
     account: bool  # whether agents book what they give, in companies of owners
     reveals: str  # to the aggregator, beside load total, aggregate temperature and model
+    phases: Mapping[str, tuple[str, ...]]  # of a running agent → those that can follow; figures and tests read them
 
+
+# A member of `blind`: the leader has the secret already, makes the seal, and waits for neither.
+BLIND = {
+    "secret": ("rows",),
+    "rows": ("open",),
+    "open": ("step",),
+    "step": ("step", "signs"),
+    "signs": ("signs", "seal", "release"),
+    "seal": ("release",),
+    "release": (),
+}
+OPENED = {"question": ("consent", "question"), "consent": ("question",)}
+COLLECT = {"offer": ("show",), "show": ()}
 
 REGISTRY = {
-    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, False, "every reading"),
+    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, False, "every reading", {}),
     "paper": Protocol(
         "paper:PaperPart", "paper:PaperDesk", ("fitted",), ("ridge", "free"), True, False,
-        "every reading, to a rotation that the readings' decimals undo",
+        "every reading, to a rotation that the readings' decimals undo", OPENED,
     ),
     "moments": Protocol(
         "moments:MomentsPart", "moments:MomentsDesk", ("fitted",), ("ridge", "exact", "free"), True, False,
-        "every reading, to a rotation that the readings' decimals undo",
+        "every reading, to a rotation that the readings' decimals undo", OPENED,
     ),
     "blind": Protocol(
-        "blind.script:BlindPart", "blind.desk:BlindDesk", ("fitted", "equal"), ("ridge", "free"), False, True, "nothing"
+        "blind.script:BlindPart", "blind.desk:BlindDesk", ("fitted", "equal"), ("ridge", "free"), False, True,
+        "nothing", BLIND,
     ),
-    "collect": Protocol("collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, True, "nothing"),
+    "collect": Protocol(
+        "collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, True, "nothing", COLLECT
+    ),
 }  # fmt: skip
 OFFERED = ("blind", "moments", "paper")  # what a person may ask agents for by name
 

@@ -4,8 +4,9 @@
     entries    one for each message accepted since: the message, the hash of its answer, what it added to the account
 
 Rule 1: an entry is written before the answer it belongs to is handed out. A message without an entry had no answer.
-Rule 2: all randomness of a run is one seed, written with the first entry: the entries, played again, give every answer
-        again, byte for byte. Where they do not, the run is over for this agent (agent.py).
+Rule 2: all randomness of a run is one seed, written with the first entry, as is the owner's choice to take part: the
+        entries, played again, give every answer again, byte for byte. Where they do not, the run is over for this
+        agent (agent.py).
 Rule 3: what an entry adds to the account stands in it in words, so that it counts even if the run cannot be resumed.
 """
 
@@ -18,6 +19,7 @@ import msgspec
 from atdm.crypto.keys import digest
 from atdm.errors import DataError
 from atdm.protocol.account import Account, AnyBooking, SavedAccount
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.readings import LEAST_QUANTUM
 
 SCHEMA = 3  # 1 and 2 were the first edition's
@@ -79,6 +81,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     message: bytes
     answer: bytes  # hash of the replies
     seed: bytes = b""  # drawn with this message
+    choice: OwnerChoice = "takes part"  # of the owner when it came
     bookings: tuple[AnyBooking, ...]
 
     def __repr__(self) -> str:

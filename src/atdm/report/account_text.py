@@ -10,12 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 from atdm.protocol.account import MOST_ASKINGS, Account, Day, identities_in
+from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY
 from atdm.protocol.rules import Rules
 
+CHOICES: dict[OwnerChoice, str] = {
+    "takes part": "this home takes part",
+    "paused": "paused by its owner: this home stays out of every run; `atdm account STATE --resume` ends that",
+    "left": "left for good: tell the enrolment authority, who takes the home out with `atdm enroll retire`",
+}
 
-def statement(account: Account, names: Mapping[bytes, str]) -> dict[str, Any]:
-    """One row a day; names: of identity keys, where they are known."""
+
+def statement(
+    account: Account, names: Mapping[bytes, str], choice: OwnerChoice = "takes part", since: str | None = None
+) -> dict[str, Any]:
+    """One row a day; names: of identity keys, where they are known; choice: of the owner, and since when."""
     days, sent = account.time // DAY, {}
     for day in np.unique(days).tolist():
         own = days == day
@@ -23,7 +32,10 @@ def statement(account: Account, names: Mapping[bytes, str]) -> dict[str, Any]:
         sent[day] = int(own.sum()), int((shown > 0).sum()), int(filled.sum()), int((shown > 1).sum())
     rows = [_row(day, account.days[day], account, names, sent.get(day, (0, 0, 0, 0))) for day in sorted(account.days)]
     questions = {"answered": len(account.questions), "repeated": sum(n > 1 for n in account.questions.values())}
-    return {"days": rows, "questions": questions, "askings_of_one_question": MOST_ASKINGS}
+    return {
+        "choice": choice, "since": since, "days": rows, "questions": questions,
+        "askings_of_one_question": MOST_ASKINGS,
+    }  # fmt: skip
 
 
 def _row(
@@ -69,5 +81,6 @@ def account_table(found: dict[str, Any]) -> RenderableType:
     partners = sorted({name for row in found["days"] for name in row["with"]})
     told = f"with {len(partners)} agents: {', '.join(partners[:12])}{', …' if len(partners) > 12 else ''}"
     asked = f"{found['questions']['answered']} questions of fits answered, {found['questions']['repeated']} repeated"
-    lines = [Text(text) for text in ((told,) if partners else ()) + (asked,)]
+    since = f" (since {found['since']})" if found["since"] else ""
+    lines = [Text(text) for text in ((told,) if partners else ()) + (asked, CHOICES[found["choice"]] + since)]
     return Group(table, *lines)

@@ -169,8 +169,8 @@ def flexibility_table(found: Flexibility) -> RenderableType:
     if found.storage is not None:
         s = found.storage
         parts.append(Text(
-            f"equivalent storage: {s['soc-max']}, now {s['soc-at-start']}, keeps {s['storage-efficiency']} per step, "
-            f"up to {s['consumption-capacity']}"
+            f"equivalent storage: {s.capacity:.4g} kWh per K, keeps {s.retention:.2%} per step of what is above "
+            f"{s.range[0]:g} °C, up to {s.power[1]:.4g} kW"
         ))  # fmt: skip
     return Group(*parts, *_warnings(found.notes))
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, GROWN, OTHER_COMPANY, OTHER_GRID, OTHER_WEIGHTING, SPENT, TOO_MANY_DAYS
-from atdm.protocol.company import TOO_FEW
+from atdm.protocol.company import LEFT, PAUSED, TOO_FEW
 from atdm.result import Fit, percent
 
 HELPS = {  # by the fixed words with which an agent stays out
@@ -17,6 +17,8 @@ HELPS = {  # by the fixed words with which an agent stays out
     TOO_MANY_DAYS: "use equal weights, or wait",
     OTHER_COMPANY: "choose later days, or ask the company of these",
     GROWN: f"who joins waits for the next {BLOCK} days",
+    PAUSED: "its owner decides; after a pause it comes in with the next block",
+    LEFT: "retire it with `atdm enroll retire`",
     "no answer": "see that the agent runs, or wait longer for it",
     "left out": "the others keep more days without it; a window in which it has all days takes it in",
 }

@@ -108,10 +108,10 @@ def replace_file(path: Path, data: bytes) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}; the old file is unchanged") from None
 
 
-def lock(folder: Path) -> BinaryIO:
+def lock(folder: Path, name: str = ".lock") -> BinaryIO:
     """Hold a folder of state for one process, until the handle is closed or the process ends, however it ends."""
     try:
-        file = (folder / ".lock").open("wb")
+        file = (folder / name).open("wb")
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; choose a folder you may write to") from None
     if sys.platform != "win32":

@@ -71,12 +71,22 @@ class Connection:
         subjects: Sequence[str],
         received: Callable[[str, bytes], Awaitable[None]],
         opened: Callable[[], Awaitable[None]],
+        name: str = "",
     ) -> None:
+        """name: of the agent whose connection it is, in the log."""
+        self._name, self._lost = name, 0.0  # when the connection broke  [s, of the loop]
         self._door, self._subjects, self._received, self._opened = config, subjects, received, opened
         self._client: Any = None
         self.servers = ", ".join(config.servers)
         self.refused = ""  # the server's last complaint about what this party may not do
         self.connections = 0
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None and bool(self._client.is_connected)
+
+    def _tell(self, level: int, event: str, text: str) -> None:
+        log.log(level, "%s", text, extra={"event": event, "agent": self._name})
 
     @property
     def largest(self) -> int:
@@ -91,7 +101,7 @@ class Connection:
         try:
             await client.publish(to, data)
         except Exception as error:  # noqa: BLE001 - the client raises its own, the socket's and asyncio's errors
-            log.info("not sent, %d bytes: %s", len(data), type(error).__name__)
+            log.debug("not sent, %d bytes: %s", len(data), type(error).__name__)
 
     async def flush(self) -> None:
         """Wait until the server has what was sent, if it is there."""
@@ -116,12 +126,14 @@ class Connection:
                     if not self.connections:
                         raise
                     level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
-                    log.log(level, "%s; trying again", error)
+                    self._tell(level, "refused", f"{error}; trying again")
                     pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
-                    level = logging.WARNING if pause == FIRST_PAUSE else logging.INFO  # once, and not every minute
-                    log.log(level, "no connection to %s (%s): trying again", self.servers, type(error).__name__)
+                    first = pause == FIRST_PAUSE and not self.connections  # said once, and not every minute
+                    text = f"no connection to {self.servers} ({type(error).__name__}): trying again"
+                    self._tell(logging.WARNING if first else logging.DEBUG, "unreachable", text)
                 else:
+                    self._say_connected()
                     self.connections += 1
                     pause = FIRST_PAUSE
                     await self._opened()
@@ -129,13 +141,20 @@ class Connection:
                         _stop_if_cancelled()
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(closed.wait(), WATCH_EVERY)
-                    log.info("connection to %s lost", self.servers)
+                    self._lost = asyncio.get_running_loop().time()
+                    self._tell(logging.WARNING, "lost", f"connection to {self.servers} lost: trying again")
                 await self._close()
                 _stop_if_cancelled()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, guards nothing
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             await self._close()
+
+    def _say_connected(self) -> None:
+        if not self.connections:
+            return self._tell(logging.INFO, "connected", f"connected to {self.servers}")
+        away = asyncio.get_running_loop().time() - self._lost
+        self._tell(logging.INFO, "back", f"back after {away:.0f} s: connected to {self.servers}")
 
     async def _deliver(self, message: Any) -> None:
         try:
@@ -151,7 +170,7 @@ class Connection:
 
         async def on_error(error: Exception) -> None:
             self.refused = str(error)
-            log.info("nats: %s", error)
+            log.debug("nats: %s", error)
 
         try:
             await client.connect(
@@ -219,11 +238,11 @@ class AgentLink:
 
     def __init__(
         self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None],
-        held: Callable[[], tuple[bytes, ...]] = tuple,
+        held: Callable[[], tuple[bytes, ...]] = tuple, name: str = "",
     ) -> None:  # fmt: skip
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
-        self.connection = Connection(config, down, self._received, self._arrived)
+        self.connection = Connection(config, down, self._received, self._arrived, name)
         self._answer, self._held = answer, held
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream

@@ -2,7 +2,7 @@
 
 Rule 1: a request must name this server in its Host header, so that no other site's name can be pointed at it.
 Rule 2: where there is a token, nothing is answered without it. It arrives in the address once, is moved into a cookie
-        that scripts cannot read, and leaves the address bar.
+        that scripts cannot read, and leaves the address bar; programs send it as `Authorization: Bearer …`.
 Rule 3: every answer carries the headers: its own style and script, no other origin, nothing kept by caches.
 Rule 4: a request that changes something is a POST from a page of this server's own, with the word that only that page
         has (`from_own_page`).
@@ -92,6 +92,10 @@ class Guard:
             return None
         if "token" in request.query_params:
             return self._enter(request.query_params["token"])
+        if "authorization" in request.headers:
+            if self._is_token(request.headers["authorization"].removeprefix("Bearer ")):
+                return None
+            return PlainTextResponse("This is not the token.\n", 401, headers={"WWW-Authenticate": "Bearer"})
         if not self._is_token(request.cookies.get(COOKIE, "")):
             return PlainTextResponse("Open the address that the command printed at its start: it has the token.\n", 403)
         return None

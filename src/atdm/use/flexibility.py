@@ -23,8 +23,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack, vstack
 from atdm.data.clock import stamp
 from atdm.errors import DataError, UsageError
 from atdm.kernel.descent import lag_filter
-from atdm.kernel.design import Inputs
-from atdm.model.diagnostics import impulse_filter, roots
+from atdm.model.diagnostics import impulse_filter
 from atdm.model.fitted import Model
 from atdm.model.planning import Planning
 from atdm.model.released import Released
@@ -32,6 +31,7 @@ from atdm.result import Fit
 from atdm.types import FloatArray
 from atdm.use.planned import expected_load, load_model, margins, planned, rows_of, settled_load
 from atdm.use.series import last_rows, past_rows, span
+from atdm.use.storage import Storage, equivalent_storage
 
 TIGHT = 1e-9  # feasibility tolerance asked of the solver, in K and kW: re-simulated, comfort holds to 1e-6 K
 TOLERANCE = 1e-6  # K and kW by which a given schedule may leave the limits and still count as inside
@@ -143,8 +143,8 @@ class Flexibility:
         What keeps the expected temperature within comfort.
     confident : Offer or None
         What keeps comfort with the confidence asked for; None where nothing does, and a note says so.
-    storage : dict or None
-        The FlexMeasures flex-model of an equivalent storage; None where there is none.
+    storage : Storage or None
+        The cluster as one leaky store of heat; None where it cools.
     planning : Planning
         What is known of the cluster's response to load, and how plausible it is.
     notes : tuple of str
@@ -157,7 +157,7 @@ class Flexibility:
     baseline: Schedule
     expected: Offer
     confident: Offer | None
-    storage: dict[str, Any] | None
+    storage: Storage | None
     planning: Planning
     notes: tuple[str, ...]
 
@@ -178,23 +178,6 @@ class Flexibility:
             return None
         return self.baseline.cost - self.cheapest.cost
 
-    def flex_model(self) -> dict[str, Any]:
-        """The equivalent storage, for FlexMeasures.
-
-        Returns
-        -------
-        dict
-            A storage flex-model.
-
-        Raises
-        ------
-        UsageError
-            The model cools, or more heat does not warm it: there is no equivalent storage.
-        """
-        if self.storage is None:
-            raise UsageError("no equivalent storage: the model cools, or more heat does not warm it; use the envelope")
-        return self.storage
-
     def as_dict(self) -> dict[str, Any]:
         """The offer for JSON; time stamps as text. What is expected stands on top, what is confident beside it."""
         expected = self.expected.as_dict()
@@ -205,7 +188,7 @@ class Flexibility:
             **expected,
             "confident": None if self.confident is None else self.confident.as_dict(),
             "saving": self.saving,
-            "storage": self.storage,
+            "storage": None if self.storage is None else self.storage.as_dict(),
             "planning": self.planning.as_dict(),
             "notes": list(self.notes),
         }
@@ -440,7 +423,16 @@ def flexibility(
         baseline=reference,
         expected=expected_offer,
         confident=confident,
-        storage=equivalent_storage(used, own, polytope, float(first[-1])),
+        storage=equivalent_storage(
+            used,
+            polytope.time,
+            np.concatenate([first[-1:], polytope.base]),
+            used.heat_of_one_kw(own)[used.order :],
+            comfort,
+            limits,
+            rows,
+            chosen.trained,
+        ),  # fmt: skip
         planning=planning,
         notes=(*notes, *said),
     )
@@ -491,56 +483,6 @@ def feasible_loads(
         comfort=comfort,
         heat=model.heat_of_one_kw(frame)[order:],
     )
-
-
-def equivalent_storage(
-    model: Model, frame: pd.DataFrame, polytope: Polytope, temperature: float
-) -> dict[str, Any] | None:
-    """The cluster as a leaky store of heat above the lower comfort limit, as a FlexMeasures storage flex-model.
-
-    One mode is kept, that of the slowest root z; the others count as settled, so that with w = Π_{i≠slow}(1 − z_i)
-
-        s_t = z s_{t−1} + (Σβ/w) u_t + …  →  capacity C = Δt w/Σβ [kWh/K],  storage efficiency z per step,
-        usage = (comfort_low (1−Σα) − Σγ o_t − Σθ r_t − occ_t)/Σβ [kW]: what holds comfort_low.
-
-    Heating only, and None where more heat does not warm. Charging efficiency is left to whoever knows the heater.
-    """
-    poles, heat = roots(model.alpha), float(model.beta.sum())
-    rest = float(np.real(np.prod(1.0 - poles[1:])))
-    if heat <= 0 or rest <= 0 or polytope.power[0] < 0:
-        return None
-    (low, high), hours = polytope.comfort, model.step.total_seconds() / 3600
-    capacity = hours * rest / heat
-    usage = holding_power(model, model.inputs(np.zeros(len(frame)), frame), low)[model.order :]
-    if polytope.heat is not None:
-        usage = usage / polytope.heat
-
-    def series(values: FloatArray) -> list[dict[str, str]]:
-        return [
-            {"start": t.isoformat(), "end": (t + model.step).isoformat(), "value": f"{value:.6g} kW"}
-            for t, value in zip(polytope.time, values.tolist(), strict=True)
-        ]
-
-    return {
-        "soc-at-start": f"{capacity * min(max(temperature - low, 0.0), high - low):.6g} kWh",
-        "soc-min": "0 kWh",
-        "soc-max": f"{capacity * (high - low):.6g} kWh",
-        "power-capacity": f"{polytope.power[1]:.6g} kW",
-        "consumption-capacity": f"{polytope.power[1]:.6g} kW",
-        "production-capacity": "0 kW",
-        "storage-efficiency": f"{100 * min(float(np.abs(poles[0])), 1.0):.6g} %",
-        "soc-usage": [series(usage.clip(min=0))],
-        "soc-gain": [series((-usage).clip(min=0))],
-    }
-
-
-def holding_power(model: Model, inputs: Inputs, temperature: float) -> FloatArray:
-    """The load that would hold a temperature if the inputs of a row lasted. [kW]"""
-    others = (
-        model.gamma.sum() * inputs.outdoor + model.theta.sum() * inputs.solar + model.occupancy[inputs.phase]
-    )  # fmt: skip
-    answer: FloatArray = (temperature * (1.0 - model.alpha.sum()) - others) / model.beta.sum()
-    return answer
 
 
 @dataclass(frozen=True, slots=True)

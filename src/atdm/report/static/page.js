@@ -213,5 +213,10 @@
     const name = button.dataset.table;
     button.addEventListener("click", () => download(`${name}.csv`, tableCsv(document.getElementById(`table-${name}`))));
   }
-  document.querySelectorAll("figure[data-chart]").forEach(start);
+  const begin = () => document.querySelectorAll("figure[data-chart]:not([data-begun])").forEach((figure) => {
+    figure.dataset.begun = "";
+    start(figure);
+  });
+  begin();
+  document.addEventListener("drawn", begin); // by a page that draws its figures anew
 })();
