@@ -35,7 +35,7 @@ from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,7 +46,6 @@ from atdm.data.sources.source import Rows, Source
 from atdm.deploy import collecting, service
 from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent, read_account
 from atdm.deploy.collecting import Office, Portion
-from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.enrolment import (
     create_agent,
     create_aggregator,
@@ -62,6 +61,7 @@ from atdm.deploy.observe import Observation
 from atdm.deploy.record import ServiceRecord
 from atdm.deploy.service_rules import read_rules
 from atdm.deploy.service_state import Outlook, State
+from atdm.deploy.serving import config_of
 from atdm.errors import AtdmError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
@@ -373,6 +373,19 @@ def town_of(days: int, seed: int) -> Town:
     return build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
 
 
+class Made(NamedTuple):
+    """A forecast."""
+
+    when: float  # s since 1970
+    origin: int  # last row known  [s since 1970]
+    values: dict[int, float]  # by stamp  [°C]
+
+    @classmethod
+    def of(cls, when: float, outlook: Outlook) -> "Made":
+        values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
+        return cls(when, int(outlook.origin), {int(stamp): value for stamp, value in values if value is not None})
+
+
 class Year:
     """One rehearsal."""
 
@@ -396,7 +409,7 @@ class Year:
         self.desk_down: set[Fault] = set()
         self.server_down: set[Fault] = set()
         self.record: ServiceRecord | None = None
-        self.forecasts: list[tuple[float, int, dict[int, float]]] = []  # when made, last row known, stamp → °C
+        self.forecasts: list[Made] = []
         self.model, self.model_since, self.overdue = "", 0.0, 0.0  # its hash, since when; how long it was due  [s]
         self._due: float | None = None
         self._armed: list[list[Any]] = []
@@ -547,12 +560,7 @@ class Year:
 
     async def _operate(self) -> None:
         rules = read_rules(self.folder / "rules.toml")
-        fleet = AggregatorConfig(
-            identity=rules.fleet.identity, roster=rules.fleet.roster, servers=rules.fleet.servers,
-            wait=rules.fleet.wait.total_seconds(), deadline=rules.fleet.deadline.total_seconds(),
-            at_least=rules.fleet.at_least,
-        )  # fmt: skip
-        with ServiceRecord(rules.record, self._clock()) as record, Office(fleet, self.hear) as office:
+        with ServiceRecord(rules.record, self._clock()) as record, Office(config_of(rules), self.hear) as office:
             self.record = record
             self._squeeze()
             sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
@@ -576,8 +584,8 @@ class Year:
         """Rule 3, and what was forecast."""
         self.seen["states published"] += 1
         now, outlook = self.world.now(), state.forecast
-        if outlook is not None and (not self.forecasts or self.forecasts[-1][1] != outlook.origin):
-            self.forecasts.append((now, int(outlook.origin), temperatures(outlook)))
+        if outlook is not None and (not self.forecasts or self.forecasts[-1].origin != outlook.origin):
+            self.forecasts.append(Made.of(now, outlook))
         if state.model is None or state.now is None or state.model.until is None:
             return
         if state.model.hash != self.model:
@@ -674,12 +682,9 @@ class Figures:
         ]
 
 
-def centre_forecasts(days: int, seed: int, every: int) -> dict[int, dict[int, float]]:
-    """Those of a trusted centre: the same desk, shown all readings of the forty homes as soon as they are made.
-
-    Gives last row known → stamp → °C.
-    """
-    town, made = town_of(days, seed), {}
+def centre_forecasts(days: int, seed: int, every: int) -> list["Made"]:
+    """Those of a trusted centre: the same desk, shown all readings of the forty homes as soon as they are made."""
+    town, made = town_of(days, seed), []
     index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
     both = {"aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1), "load_kw": town.load[:, :HOMES].sum(axis=1)}
     table, start = pd.DataFrame(both, index).assign(agents=HOMES), float(FIRST_DAY * DAY)
@@ -699,47 +704,40 @@ def centre_forecasts(days: int, seed: int, every: int) -> dict[int, dict[int, fl
                 desk.work(now)
                 outlook = desk.state(now).forecast
                 if outlook is not None:
-                    made[int(outlook.origin)] = temperatures(outlook)
+                    made.append(Made.of(now, outlook))
     return made
 
 
-def temperatures(outlook: Outlook) -> dict[int, float]:
-    values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
-    return {int(stamp): value for stamp, value in values if value is not None}
-
-
-def figures(year: Year, centre: dict[int, dict[int, float]]) -> Figures:
+def figures(year: Year, centre: Sequence[Made]) -> Figures:
     """The desk's forecasts beside those of a trusted centre, at the same hours."""
     first, town = int(year.town.time[0]), year.town
-    desk_fresh, centre_fresh, desk_ahead, centre_ahead = [], [], [], []
+    made, by_origin = [each.when for each in year.forecasts], {each.origin: each for each in year.forecasts}
+    fresh: list[tuple[float, float]] = []  # errors of the desk and of the centre  [K]
+    ahead: list[tuple[float, float]] = []
 
-    def truth(stamp: int, homes: Collection[int]) -> float:
-        return float(town.temperature[(stamp - first) // STEP, sorted(homes)].mean())
+    def error(of: Made, target: int, homes: Collection[int]) -> float:
+        return of.values[target] - float(town.temperature[(target - first) // STEP, sorted(homes)].mean())
 
-    made = [when for when, _, _ in year.forecasts]
-    for origin in sorted(centre):
-        target = origin + DAY
-        latest = bisect_right(made, origin + 1800.0) - 1  # half an hour after the row: the desk has asked for it
-        if latest < 0 or target > year.end or target not in centre[origin]:
+    for theirs in centre:
+        latest = bisect_right(made, theirs.when + 1800.0) - 1  # half an hour later the desk has asked for the same rows
+        now_and = int(theirs.when) // STEP * STEP + DAY
+        if latest < 0 or max(now_and, theirs.origin + DAY) > year.end:
             continue
-        _, known, values = year.forecasts[latest]
-        homes = year.rows[known][2]
-        if target in values:
-            desk_fresh.append(values[target] - truth(target, homes))
-            centre_fresh.append(centre[origin][target] - truth(target, range(HOMES)))
-        if known in centre and known + DAY in values and known + DAY <= year.end:
-            desk_ahead.append(values[known + DAY] - truth(known + DAY, homes))
-            centre_ahead.append(centre[known][known + DAY] - truth(known + DAY, range(HOMES)))
+        ours = year.forecasts[latest]
+        if now_and in ours.values:
+            fresh.append((error(ours, now_and, year.rows[ours.origin][2]), error(theirs, now_and, range(HOMES))))
+        if (ours := by_origin.get(theirs.origin, ours)).origin == theirs.origin:
+            target = theirs.origin + DAY
+            ahead.append((error(ours, target, year.rows[ours.origin][2]), error(theirs, target, range(HOMES))))
     hours = year.days * DAY // STEP
     within = [homes for stamp, (_, _, homes) in year.rows.items() if year.start <= stamp < year.end]
-    rms = [float(np.sqrt(np.mean(np.square(errors)))) for errors in
-           (desk_fresh, centre_fresh, desk_ahead, centre_ahead)]  # fmt: skip
+    rms = [float(np.sqrt(np.mean(np.square(column)))) for both in (fresh, ahead) for column in zip(*both, strict=True)]
     return Figures(
         year.outages, year.days, len(within) / hours, sum(map(len, within)) / hours / HOMES, *rms, year.overdue / 3600
     )
 
 
-Centre = Future[dict[int, dict[int, float]]]
+Centre = Future[list[Made]]
 
 
 def rehearse(
