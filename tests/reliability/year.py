@@ -58,11 +58,12 @@ from atdm.deploy.enrolment import (
 from atdm.deploy.fleet import OUTAGES, OutagesName
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.observe import Observation
+from atdm.deploy.owner import choose
 from atdm.deploy.record import ServiceRecord
 from atdm.deploy.service_rules import read_rules
 from atdm.deploy.service_state import Outlook, State
 from atdm.deploy.serving import config_of
-from atdm.errors import AtdmError
+from atdm.errors import AtdmError, UsageError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Collect
@@ -485,8 +486,10 @@ class Year:
     def _strike(self, fault: Fault) -> None:
         self.hear(f"fault: {fault.what} {fault.home} until {fault.end - self.start:.0f}")
         house = self.houses[fault.home]
-        if fault.what in ("an agent killed", "a home without power", "a home paused", *LASTING[:2]):
+        if fault.what in ("an agent killed", "a home without power", *LASTING[:2]):
             house.hold(fault)
+        elif fault.what == "a home paused":
+            choose(house.identity / "state", "paused")
         elif fault.what == "an agent's disk full":
             house.party.full = True
         elif fault.what == "the server killed":
@@ -503,8 +506,11 @@ class Year:
 
     def _mend(self, fault: Fault) -> None:
         house = self.houses[fault.home]
-        if fault.what in ("an agent killed", "a home without power", "a home paused"):
+        if fault.what in ("an agent killed", "a home without power"):
             house.free(fault)
+        elif fault.what == "a home paused":
+            with suppress(UsageError):  # it has a new key meanwhile, and no account yet
+                choose(house.identity / "state", "takes part")
         elif fault.what == "an agent's disk full":
             house.party.full = False
         elif fault.what == "a home dead":
