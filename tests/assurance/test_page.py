@@ -38,6 +38,32 @@ def test_every_test_that_the_page_names_is_there(file: str, name: str) -> None:
     assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8") if name else (ROOT / file).exists()
 
 
+CLAIMS = PAGE[PAGE.index("## Claims") : PAGE.index("## Account and companies")]
+PARTS = [part for part in CLAIMS.splitlines() if part.startswith("| ") and not part.startswith("| part of it")]
+
+
+@pytest.mark.parametrize("claim", re.split(r"^### ", CLAIMS, flags=re.M)[1:], ids=lambda claim: claim.splitlines()[0])
+def test_every_claim_links_to_an_attack_on_it(claim: str) -> None:
+    assert "](attacks.md#" in claim
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2:42])
+def test_every_part_of_a_claim_links_to_an_attack_on_it(part: str) -> None:
+    assert "](attacks.md#" in part or re.search(r"\| \*\*By design\*\*", part)
+
+
+def test_every_attack_that_the_page_links_to_is_in_that_section() -> None:
+    attacks = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    sections = {
+        re.sub(r"[^\w -]", "", text.splitlines()[0]).lower().replace(" ", "-"): text
+        for text in re.split(r"^## ", attacks, flags=re.M)[1:]
+    }
+    linked = re.findall(r"\[([\w ]+)\]\(attacks\.md#([\w-]+)\)", PAGE)
+    assert len(linked) > 30
+    for name, section in linked:
+        assert f"\n| {name} | " in sections[section], name
+
+
 def test_the_page_counts_the_rules_that_are_left_out() -> None:
     left_out = len(QUESTIONS_WITHOUT) + len(COMPANIES_WITHOUT) + len(CALENDAR_WITHOUT)
     assert left_out == 15 and "fifteen of the real account" in PAGE

@@ -1,6 +1,7 @@
 """Home Assistant over its websocket API, against a server made of what the API answers."""
 
 import json
+import logging
 import threading
 from contextlib import contextmanager
 
@@ -137,6 +138,15 @@ def test_a_wrong_token_and_a_missing_server_are_said_without_the_token(tmp_path,
     monkeypatch.setenv("SUPERVISOR_TOKEN", TOKEN)
     addon = open_source("homeassistant:ws://supervisor/core/websocket", names)
     assert addon.recorder.url == "ws://supervisor/core/websocket" and TOKEN not in str(vars(addon.recorder))
+
+
+def test_neither_the_token_nor_a_reading_is_in_a_log_of_any_level(token, caplog):
+    caplog.set_level(logging.DEBUG)
+    with serving(FakeServer()) as url:
+        names = {"temperature": ROOM, "heat": HEAT, "token_file": token}
+        assert len(open_source(f"homeassistant:{url}", names).rows())
+    said = "".join(record.getMessage() for record in caplog.records if record.name != "websockets.server")
+    assert TOKEN not in said and "statistics" not in said
 
 
 def test_a_token_file_that_others_may_read_is_refused(token):

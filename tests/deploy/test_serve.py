@@ -48,6 +48,9 @@ outages = "leave"
 first_after = "5d"
 [page]
 listen = "127.0.0.1:{port}"
+[sinks.mqtt]  # where nobody listens: that stops nobody
+host = "127.0.0.1"
+port = 1
 """
 
 
@@ -225,7 +228,7 @@ def test_a_check_asks_nobody_and_leaves_nothing(desk: Desk) -> None:
     assert lines[0].startswith(
         f"asks {AGENTS} homes of roster 1 every 1 h for rows of 30 min, where at least 10 owners"
     )
-    assert lines[-2] == "offers no flexibility" and len(lines) == 7
+    assert lines[-2:] == ["offers no flexibility", "sends results to mqtt"] and len(lines) == 7
     assert not desk.record.parent.exists()
     desk.rules.write_text(desk.rules.read_text().replace("[collect]", "[colect]"))
     found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -13,15 +13,16 @@ import pandas as pd
 import pytest
 
 import atdm
+from atdm.deploy.alarms import ALARMS
 from atdm.deploy.fleet import Fleet
 from atdm.deploy.observe import Observation
 from atdm.deploy.record import ServiceRecord
-from atdm.deploy.service import ALARMS, Service, WeatherFile, operate
+from atdm.deploy.service import Service, WeatherFile, operate
 from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.protocol.company import flags
 from atdm.protocol.plan import Collect
-from atdm.sinks.results import Sent
+from atdm.sinks.results import Results, Sent
 
 DAY, STEP, PER_DAY = 86400.0, 3600, 24  # hours: half-hours take four times as long
 RULES = """
@@ -218,8 +219,8 @@ def test_the_model_is_updated_daily_and_chosen_again_when_due(tmp_path: Path) ->
     service = desk.open(at(8))
     for hour in range(0, 24 * 7, 6):
         desk.step(service, at(8 + hour / 24))
-        assert service._model is not None and service._model.until is not None
-        assert at(8 + hour / 24) - service._model.until.timestamp() < 2 * DAY
+        assert service._kept.model is not None and service._kept.model.until is not None
+        assert at(8 + hour / 24) - service._kept.model.until.timestamp() < 2 * DAY
     words = [row.words for row in reversed(service.record.decisions(50)) if row.what == "model"]
     assert sum("chosen again because the last choice is 3 days old" in text for text in words) == 2
     assert sum(text.startswith("updated with 24 rows") for text in words) == 6
@@ -317,6 +318,60 @@ def test_a_clock_that_went_back_is_said_and_collecting_goes_on(desk: Desk) -> No
     assert len(desk.homes.shown) == len(set(desk.homes.shown))
 
 
+def test_a_model_made_while_the_clock_was_ahead_is_updated_all_the_same(desk: Desk) -> None:
+    service = desk.open(at(10))
+    desk.step(service, at(14))
+    ahead = service.state(at(14)).model
+    desk.step(service, at(12))
+    desk.step(service, at(16))
+    after = service.state(at(16)).model
+    assert ahead is not None and after is not None and after.hash != ahead.hash
+    service.record.close()
+    assert desk.open(at(16)).state(at(16)).model == after
+
+
+def test_rows_that_came_late_enter_the_next_model(desk: Desk) -> None:
+    service = desk.open(at(9))
+    hole = int(at(8.4) // STEP * STEP)
+    desk.homes.lacking = {hole}
+    desk.step(service, at(9))
+    stamp = pd.Timestamp(hole, unit="s", tz="UTC")
+    assert service._kept.model is not None and stamp not in service._kept.model.released.time
+    desk.homes.lacking = set()
+    desk.step(service, at(9.2))
+    desk.step(service, at(10.1))
+    assert stamp in service._kept.model.released.time and service._kept.model.released.time.is_monotonic_increasing
+
+
+def test_a_model_that_cannot_be_made_is_not_tried_every_minute(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def fails(*_: object, **__: object) -> None:
+        tried.append(1)
+        raise DataError("the rows do not determine a model")
+
+    monkeypatch.setattr("atdm.deploy.kept_model.choose", fails)
+    service = desk.open(at(9))
+    for minute in range(0, 120, 10):
+        desk.step(service, at(9) + 60 * minute)
+    state = service.state(at(9) + 110 * 60)
+    assert len(tried) == 2 and [alarm.name for alarm in state.alarms] == ["model"]
+    assert sum(row.what == "model" for row in state.decisions) == 1, "said once"
+
+
+def test_where_choosing_again_fails_the_coefficients_are_updated_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = desk_in(tmp_path, RULES + 'choose_every = "1d"\n')
+    service = desk.open(at(9))
+    desk.step(service, at(9))
+    monkeypatch.setattr("atdm.model.current.choose", lambda *_, **__: (_ for _ in ()).throw(UsageError("no whole day")))
+    desk.step(service, at(10.1))
+    words = [row.words for row in service.record.decisions(2)]
+    assert words[1] == "not chosen again: no whole day" and words[0].startswith("updated with")
+    assert service.state(at(10.1)).alarms == []
+
+
 def test_flexibility_is_offered_or_refused_in_words(tmp_path: Path) -> None:
     text = RULES + '[flexibility]\noffered = true\ncomfort = [14.0, 26.0]\nhorizon = "6h"\n'
     desk = desk_in(tmp_path, text)
@@ -392,7 +447,7 @@ def test_a_record_has_one_writer_and_rows_cannot_be_changed(tmp_path: Path) -> N
 
 
 def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, states = [at(9)], []
+    clock, states, sent = [at(9)], [], []
     monkeypatch.setattr("atdm.deploy.service.TICK", 0.01)
 
     async def slow(plan: Collect, keep: Callable[[Observation], None]) -> None:
@@ -400,6 +455,10 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
             raise RunAborted("waiting for h9, silent for less than 24 h")
         await asyncio.sleep(0.05)
         keep(desk.homes.answer(plan))
+
+    async def down(results: Results) -> list[Sent]:
+        sent.append(results)
+        return [Sent(to="mqtt", messages=0, failed="nobody listens")]
 
     async def pause(seconds: float) -> None:
         clock[0] += STEP
@@ -411,7 +470,7 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
 
     async def main() -> None:
         service = desk.open(at(9))
-        task = asyncio.ensure_future(operate(service, slow, clock=lambda: clock[0], publish=states.append))
+        task = asyncio.ensure_future(operate(service, slow, clock=lambda: clock[0], publish=states.append, send=down))
         monkeypatch.setattr("atdm.deploy.service.asyncio.sleep", lambda s: pause(s) if s >= 1 else real(s))
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -419,6 +478,7 @@ def test_the_loop_asks_works_and_shows_while_it_waits(desk: Desk, monkeypatch: p
     asyncio.run(main())
     assert any(state.doing.startswith("asking") for state in states) and states[-1].doing == "waiting"
     assert states[-1].model is not None
+    assert sent and any(alarm.name == "sinks" for alarm in states[-1].alarms)
     assert all(set(alarm.name for alarm in state.alarms) <= ALARMS.keys() for state in states)
 
 
@@ -490,7 +550,7 @@ def test_a_wrong_rule_is_refused_with_file_and_key(tmp_path: Path, text: str, wo
 
 def test_the_fleet_is_shown_as_the_aggregator_knows_it(desk: Desk) -> None:
     from atdm.crypto.keys import SigningKey
-    from atdm.deploy.service import fleet_state
+    from atdm.deploy.service_state import fleet_state
     from atdm.protocol.roster import sign_roster
 
     keys = {name: SigningKey(bytes([i]) * 32).public for i, name in enumerate("abcde", 1)}
@@ -507,3 +567,5 @@ def test_the_fleet_is_shown_as_the_aggregator_knows_it(desk: Desk) -> None:
     assert {home.name: home.why for home in found.homes}["d"] == "too few readings on some days"
     assert (found.serial, found.enrolled, found.inside, found.needed, found.lost_days) == (4, 5, 2, 4, 1)
     assert found.block_ends == (100 * 28 + 28) * DAY
+    soon = fleet_state(roster, fleet, {}, (100 * 28 + 28) * DAY + 60, desk.rules)
+    assert soon.inside == 2 and soon.fit_days == 0, "before the first sum of a block the last company is shown"

@@ -9,7 +9,7 @@ import pytest
 
 import atdm
 from atdm.sinks.send import Sinks
-from atdm.sinks.settings import S2, Mqtt
+from atdm.sinks.settings import S2, FlexMeasures, Mqtt
 from tests.sinks.conftest import MADE
 from tests.use.test_commands import run
 
@@ -77,6 +77,20 @@ def test_sinks_are_tried_one_by_one_and_none_stops_the_others(results, monkeypat
     monkeypatch.setattr("atdm.sinks.s2.messages", lambda *_: 1 / 0)  # a fault of our own is no reason to stop either
     assert sinks.send(results)[0].failed == "division by zero"
     sinks.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "to"),
+    [
+        ("flexmeasures_client.client", FlexMeasures(url="http://127.0.0.1:1", email="a@b.c")),
+        ("s2python.s2_parser", S2(url="ws://127.0.0.1:1")),
+        ("paho.mqtt.client", Mqtt()),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(results, monkeypatch, module, to):
+    monkeypatch.setitem(sys.modules, module, None)
+    [sent] = Sinks({"any": to}).send(results)
+    assert "is not installed: pip install 'atdm[" in sent.failed
 
 
 def test_the_command_line_does_not_import_what_it_does_not_send_with():

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from scipy.optimize import linprog
 import atdm
 from atdm.deploy.server import _free_port
 from atdm.sinks import flexmeasures
-from atdm.sinks.results import Results
+from atdm.sinks.results import Results, Sent
 from atdm.sinks.send import Sinks
 from atdm.sinks.settings import FlexMeasures
 from atdm.use.planned import planned
+from atdm.use.storage import Storage
 from tests.data.servers import binary, command, folder, run
 from tests.sinks.conftest import COMFORT, MADE, POWER, serving
 
@@ -130,8 +132,6 @@ def test_state_and_forecast_are_posted_with_when_they_were_believed(results, cap
 
 
 def test_a_gap_in_what_was_observed_is_not_filled(results):
-    from dataclasses import replace
-
     holes = results.observed.drop(results.observed.index[[5, 6, 11]])
     found = [p for p in flexmeasures.posts(settings(1), replace(results, observed=holes)) if p.sensor == 4][:-1]
     assert [len(post.values) for post in found] == [5, 4, 12]
@@ -169,8 +169,6 @@ def soc_run(model: dict[str, Any], load: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("electric", [False, True])
 def test_state_of_charge_is_the_level_of_the_store(results, electric):
-    from dataclasses import replace
-
     store = results.storage
     if electric:
         store = replace(store, heat=np.linspace(0.8, 1.2, len(store.time)))
@@ -269,34 +267,50 @@ def real_server() -> Iterator[tuple[int, dict[str, int]]]:
 
 @pytest.mark.soak
 def test_a_real_server_takes_everything_and_plans_within_comfort(results, world):
-    """Its schedule is the cheapest for the store (by a linear programme of this test's own), and keeps comfort in the
-    whole planning model, of which the store is one mode."""
+    """Its schedule is the least load for the store (by a linear programme of this test's own), and keeps comfort in the
+    whole planning model, of which the store is one mode. Also where a kW heats more or less than that."""
+    store = results.storage
+    pumps = replace(store, heat=np.linspace(0.8, 1.2, len(store.time)))
+    electric = replace(results, offer=replace(results.offer, storage=pumps))
     with real_server() as (port, sensors):
-        wanted = settings(port, **{name: sensors[name] for name in SENSORS})
-        sinks = Sinks({"flexmeasures": wanted})
-        [sent] = [sent for _ in range(3) for sent in sinks.send(results) if sent.failed is None][:1]  # it wakes slowly
+        sinks = Sinks({"flexmeasures": settings(port, **{name: sensors[name] for name in SENSORS})})
+        sent = [patient(sinks, each) for each in (results, electric)]
         data = asked(port, sensors["temperature"], results)
-    assert sent.messages == 9
     known = np.concatenate([results.observed["aggregate_temp_c"], results.forecast["aggregate_temp_c"]])
     np.testing.assert_allclose(data, known, atol=1e-5)
-    store, load = results.storage, sent.schedule.to_numpy()
-    count = len(load)
-    lags = np.subtract.outer(np.arange(count), np.arange(count))
-    response = np.where(lags >= 0, store.gain * store.retention ** np.maximum(lags, 0), 0.0)
-    base = store.run(np.zeros(count))
-    best = linprog(np.ones(count), A_ub=np.vstack([response, -response]),
-                   b_ub=np.concatenate([store.high - base, base - store.low]), bounds=[POWER] * count)  # fmt: skip
-    assert load.sum() == pytest.approx(best.fun, rel=1e-4)
+    loads = [each.schedule.to_numpy() for each in sent]
+    for load, each in zip(loads, (store, pumps), strict=True):
+        assert load.sum() == pytest.approx(least_load(each), rel=1e-4)
     fit, weather, observed = world
-    rows = weather.loc[observed.index[-2] :].iloc[: count + 2]
-    past = observed.iloc[-2:]
-    run_ = (
+    rows, past = weather.loc[observed.index[-2] :].iloc[: len(store.time) + 2], observed.iloc[-2:]
+    whole = (
         planned(fit.chosen)
-        .used.simulate(np.concatenate([past["load_kw"], load]), rows, past["aggregate_temp_c"].to_numpy())
+        .used.simulate(np.concatenate([past["load_kw"], loads[0]]), rows, past["aggregate_temp_c"].to_numpy())
         .iloc[2:]
     )
-    print(f"schedule {load.sum():.1f} kWh, cheapest for the store {best.fun:.1f} kWh; {run_.min():.2f} °C at least")
-    assert COMFORT[0] - 1e-3 <= run_.min() and run_.max() <= COMFORT[1] + 1e-3
+    print(f"{sent[0].words()}; the least is {least_load(store):.1f} kWh; {whole.min():.2f} °C at least")
+    assert COMFORT[0] - 1e-3 <= whole.min() and whole.max() <= COMFORT[1] + 1e-3
+
+
+def patient(sinks: Sinks, results: Results) -> Sent:
+    """The first requests of a server that has just started may take longer than the client waits."""
+    for _ in range(3):
+        [sent] = sinks.send(results)
+        if sent.failed is None:
+            return sent
+    pytest.fail(str(sent.failed))
+
+
+def least_load(store: Storage) -> float:
+    """Of all that keep the store within its limits, over steps of an hour. [kWh]"""
+    count = len(store.time)
+    lags = np.subtract.outer(np.arange(count), np.arange(count))
+    response = np.where(lags >= 0, store.gain * store.retention ** np.maximum(lags, 0), 0.0) * store.heat
+    base = store.run(np.zeros(count))
+    found = linprog(np.ones(count), A_ub=np.vstack([response, -response]),
+                    b_ub=np.concatenate([store.high - base, base - store.low]), bounds=[POWER] * count)  # fmt: skip
+    assert found.status == 0
+    return float(found.fun)
 
 
 def asked(port: int, sensor: int, results: Results) -> list[float]:

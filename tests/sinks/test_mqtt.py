@@ -118,8 +118,9 @@ def test_a_broker_that_goes_away_and_comes_back_is_used_again(tmp_path, results)
         while (sent := sinks.send(results)[0]).failed and time.monotonic() < end:
             assert "did not take" in sent.failed
         assert sent.failed is None
+        running.kill()
     finally:
-        sinks.close()
+        sinks.close()  # nobody is there to be told
         running.stop()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from atdm.sinks.send import Sinks
 from atdm.sinks.settings import S2
 from tests.sinks.conftest import COMFORT, POWER, serving
 
+TOKEN = "canary-token-31Bq"
 FRBC = {
     "FRBC.SystemDescription", "FRBC.LeakageBehaviour", "FRBC.UsageForecast", "FRBC.FillLevelTargetProfile",
     "FRBC.StorageStatus", "FRBC.ActuatorStatus",
@@ -182,6 +184,24 @@ def test_a_session_sends_what_the_manager_selected_and_rejects_instructions(resu
     [answer] = [message for message in cem.heard if message["message_type"] == "InstructionStatusUpdate"]
     assert answer["status_type"] == "REJECTED"
     assert any("PEBC.Instruction was rejected" in note for note in sent.notes)
+
+
+def test_a_token_is_shown_to_the_manager_and_to_nobody_else(results, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o600)
+    cem, seen = Scripted("NOT_CONTROLABLE"), []
+
+    def guarded(socket: Any) -> None:
+        seen.append(socket.request.headers["Authorization"])
+        cem(socket)
+
+    with manager(guarded) as url:
+        to = S2(url=url, token_file=str(tmp_path / "token"))
+        [sent] = Sinks({"s2": to}).send(results)
+    assert sent.failed is None and seen == [f"Bearer {TOKEN}"]
+    said = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]  # the manager's own
+    assert TOKEN not in "\n".join(said) + repr(sent) + repr(to)
 
 
 def test_the_energy_manager_of_flexmeasures_client_takes_the_store(results):

@@ -60,6 +60,7 @@ def audit(
     declared: Declared,
     protocol: Annotated[str, typer.Option(help="blind, moments, paper, plain or all.")] = "all",
     weights: Annotated[str, typer.Option(help="Of blind: fitted, equal or all.")] = "all",
+    attack: Annotated[list[str] | None, typer.Option(help="On blind: this one only; may be given again.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the agents' keys and of attacks that depend on luck.")] = 0,
     by: By = "zone",
     as_json: Json = False,
@@ -69,7 +70,7 @@ def audit(
         findings = atdm.audit(
             read(zones, weather, by, declared), cast(Any, protocol), order=options.order, ridge=options.ridge,
             season=options.season, train=options.train, minimum_norm=options.minimum_norm, weights=cast(Any, weights),
-            seed=seed, report=lambda text: line.update(f"audit: {text}"),
+            attacks=attack or (), seed=seed, report=lambda text: line.update(f"audit: {text}"),
         )  # fmt: skip
     rows = [finding.as_dict() for finding in findings]
     if as_json:

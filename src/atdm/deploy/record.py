@@ -48,7 +48,6 @@ CREATE TABLE models (
     hash TEXT PRIMARY KEY, made REAL NOT NULL, chosen REAL NOT NULL, agents INTEGER NOT NULL, why TEXT NOT NULL,
     document TEXT NOT NULL
 );
-CREATE INDEX models_made ON models (made);
 CREATE TABLE decisions (id INTEGER PRIMARY KEY, time REAL NOT NULL, what TEXT NOT NULL, words TEXT NOT NULL);
 CREATE TABLE alarms (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, since REAL NOT NULL, until REAL, words TEXT NOT NULL
@@ -272,7 +271,7 @@ class ServiceRecord:
         with self._written():
             if shortened is not None:
                 self._base.execute(
-                    "UPDATE models SET document = ? WHERE hash = (SELECT hash FROM models ORDER BY made DESC LIMIT 1)",
+                    "UPDATE models SET document = ? WHERE rowid = (SELECT max(rowid) FROM models)",
                     (shortened,),
                 )
             self._base.execute(
@@ -283,7 +282,7 @@ class ServiceRecord:
     def model(self) -> tuple[ModelRow, str] | None:
         """The model in use and its document."""
         found = self._base.execute(
-            "SELECT hash, made, chosen, agents, why, document FROM models ORDER BY made DESC LIMIT 1"
+            "SELECT hash, made, chosen, agents, why, document FROM models ORDER BY rowid DESC LIMIT 1"
         ).fetchone()
         if found is None:
             return None

@@ -13,129 +13,55 @@ Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an al
 """
 
 import asyncio
-import contextlib
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from hashlib import sha256
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import duration, season_steps, spell
-from atdm.data.holidays import days_of
-from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.data.clock import duration
+from atdm.deploy.alarms import ALARMS, explained
+from atdm.deploy.fleet import Fleet
+from atdm.deploy.kept_model import KeptModel, within
 from atdm.deploy.observe import Observation
-from atdm.deploy.record import CUT_OFF, AlarmRow, ModelRow, ServiceRecord
+from atdm.deploy.record import CUT_OFF, AlarmRow, ServiceRecord
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import (
     FleetState,
     FlexibilityState,
     Health,
-    Home,
-    ModelState,
     Newest,
     Outlook,
     Past,
-    Standing,
     State,
-    alarm_of,
+    fleet_state,
 )
 from atdm.errors import AtdmError, DataError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.finite import without_nan
-from atdm.model import current
-from atdm.model.calendar import Calendar
-from atdm.model.choosing import choose
 from atdm.model.fitted import Model
-from atdm.model.released import Released, released_rows
-from atdm.protocol.account import BLOCK
-from atdm.protocol.company import OWNERS_SHARE, bits
+from atdm.protocol.company import bits
 from atdm.protocol.plan import DAY, Collect
 from atdm.protocol.roster import Roster
 from atdm.sinks.results import Results, Sent, gather
-from atdm.use.drift import drift
 from atdm.use.flexibility import Flexibility, flexibility
 from atdm.use.forecast import Forecast, forecast
 from atdm.use.series import OBSERVED, read_future
 
 TICK = 60.0  # s between two looks at what is due
-SEASON = "24h"
-TRAIN = 0.75  # of the rows choose a first model; the others judge it
-VERSIONS = 7  # earlier versions that stay with the model; the record has all of them
-JUDGED = duration("7d")  # of forecasts that say how good the model is
-AGAIN = duration("7d")  # after a choice until poor forecasts cause another one
-LEAST_JUDGED = 48  # forecasts, below which nothing is said about them
-DRIFT_EVERY = duration("7d")
+AFTER_FAILURE = 3600.0  # s until a model is tried again that could not be made
 SHOWN_PAST = duration("48h")
 SHOWN_RUNS, SHOWN_DECISIONS = 12, 20
 AHEAD = duration("24h")
 
 Say = Callable[[str], None]
 Keep = Callable[[Observation], None]
-CollectRows = Callable[
-    [Collect, Keep], Awaitable[None]
-]  # ask for the rows of a plan, and keep each portion as it comes
+CollectRows = Callable[[Collect, Keep], Awaitable[None]]  # ask for the rows of a plan, keep each portion as it comes
 Send = Callable[[Results], Awaitable[list[Sent]]]  # carry results to every sink; what fails comes back in words
 Look = Callable[[], tuple[Roster, Fleet]]  # the roster of now, and what the aggregator remembers of the fleet
-
-
-@dataclass(frozen=True, slots=True)
-class Alarmed:
-    """What an alarm means, and what to do."""
-
-    meaning: str
-    remedy: str
-    failure: bool = False  # the desk is not doing its work
-
-
-ALARMS = {
-    "record": Alarmed(
-        "What homes showed is held in memory alone; nobody is asked for more until it is on disk.",
-        "Free the disk, or mend the permissions of the record's folder. The desk goes on by itself.", failure=True,
-    ),
-    "rows": Alarmed(
-        "Nothing new was learned of the cluster: forecasts start from an old row and grow worse.",
-        "See the last runs for the reason: the NATS server, too few homes, or homes whose readings are late.",
-        failure=True,
-    ),
-    "run": Alarmed(
-        "The last asking brought no rows. They are asked for again at the next one.",
-        "Nothing, if it happens now and then. If it stays: check the NATS server, the roster and the homes named.",
-    ),
-    "homes": Alarmed(
-        "The mean is that of fewer homes; when fewer are left than agents ask for, nothing can be collected.",
-        "Call the homes that are silent. Homes that were left out come back with the next block of 28 days.",
-    ),
-    "weather": Alarmed(
-        "Without weather there is no forecast, and rows it does not cover do not improve the model.",
-        "See that the weather file is written in time, with the rows forecast; it is read again when it changes.",
-    ),
-    "model": Alarmed(
-        "The model no longer follows the cluster: forecasts grow worse.",
-        "See the last decisions for the reason. Rows, weather or both are missing, or the rows do not determine one.",
-    ),
-    "forecast": Alarmed(
-        "There is no forecast, or an old one.",
-        "See its words: usually the weather ends too early, or the last rows are missing.", failure=True,
-    ),
-    "quality": Alarmed(
-        "The cluster behaves unlike the rows the model comes from: holidays, new occupants, another season.",
-        "Nothing at first: order and day types are chosen again by themselves, at most once a week.",
-    ),
-    "clock": Alarmed(
-        "The clock of this machine was set back; rows after it are asked for as it comes to them again.",
-        "Let the machine keep time over the network (NTP).",
-    ),
-    "sinks": Alarmed(
-        "Results did not reach a place they are sent to. Nothing else suffers.",
-        "See its words; it is tried again with the next forecast.",
-    ),
-}  # fmt: skip
 
 
 class WeatherFile:
@@ -176,25 +102,19 @@ class Service:
         with, where the record has none."""
         self.rules, self.record, self._weather, self._look, self._say = rules, record, weather, look, say
         self._step = int(rules.collect.step.total_seconds())
-        self._model: Model | None = None
-        self._row: ModelRow | None = None
         self._sky: pd.DataFrame | None = None
+        self._skies = 0  # how often the weather has changed
         self._outlook: Outlook | None = None
         self._for: tuple[object, ...] = ()  # what the outlook was made from
         self._news: tuple[Model, Forecast] | None = None  # that sinks have not been given yet
         self._flexibility: Flexibility | None = None
         self._offer = FlexibilityState(offered=False, words="not asked for: flexibility.offered is false in the rules")
         self._offered = -math.inf  # when
-        self._drift: tuple[float, list[str]] = (-math.inf, [])
         self._problems: dict[str, str] = {}  # alarm → words, of the last attempt
+        self._failed: dict[str, float] = {}  # when
         self._unwritten: list[_Unwritten] = []
         self._doing = "starting"
-        saved = record.model()
-        if saved is not None:
-            self._row, self._model = saved[0], Model.from_json(saved[1], str(record.path))
-        elif first_model is not None:
-            homes = check_first(first_model, rules)
-            self._take(first_model, record.begun, "given at the start", homes, chosen=True)
+        self._kept = KeptModel(rules, record, self._decide, first_model)
 
     # Collecting
 
@@ -288,21 +208,23 @@ class Service:
         self._write()
         with one_blas_thread():
             self._attempt("weather", now, self._read_weather)
-            if self._sky is not None:
-                self._attempt("model", now, self._keep_current)
-                self._attempt("drift", now, self._watch_drift)
+            if (sky := self._sky) is not None:
+                self._attempt("model", now, lambda now: self._kept.keep_current(now, sky), AFTER_FAILURE)
+                self._attempt("drift", now, self._kept.watch_drift)
                 self._attempt("forecast", now, self._look_ahead)
                 self._attempt("flexibility", now, self._offer_flexibility)
             self.check(now)
 
-    def _attempt(self, what: str, now: float, task: Callable[[float], None]) -> None:
-        """Rule 4."""
+    def _attempt(self, what: str, now: float, task: Callable[[float], None], wait: float = 0.0) -> None:
+        """Rule 4; wait: how long nothing is tried after a failure. [s]"""
+        if what in self._problems and 0.0 <= now - self._failed.get(what, -math.inf) < wait:
+            return
         try:
             task(now)
         except (AtdmError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             if self._problems.get(what) != str(error):
                 self._decide(now, what, f"not done: {error}")
-            self._problems[what] = str(error)
+            self._problems[what], self._failed[what] = str(error), now
         else:
             self._problems.pop(what, None)
 
@@ -317,129 +239,20 @@ class Service:
         sky = self._weather()
         if not len(sky):
             raise DataError("the weather has no rows: give the past and what is forecast")
-        self._sky = sky
-
-    # The model
-
-    @property
-    def _homes(self) -> int:
-        """Homes in the newest row."""
-        newest = self.record.newest()
-        return 0 if newest is None else int(self.record.observed(newest)["agents"].iloc[-1])
-
-    def _observed(self, since: float) -> pd.DataFrame:
-        """Rows as if all homes of now had been in: the mean temperature, and the load of so many average homes."""
-        table = self.record.observed(math.ceil(since))
-        return table.assign(load_kw=table["load_kw"] / table["agents"] * self._homes) if len(table) else table
-
-    def _released(self, since: float) -> Released:
-        """Observed rows that the weather covers."""
-        if self._sky is None:
-            raise DataError("there is no weather yet")
-        rows = released_rows(self._observed(since), self._sky, self.rules.collect.step)
-        return replace(rows, equal=True)
-
-    def _take(self, model: Model, now: float, why: str, homes: int, *, chosen: bool) -> None:
-        """From now on this model is used; what stays of the one before is its coefficients."""
-        model = replace(model, versions=model.versions[-VERSIONS:])
-        document = model.to_json()
-        name = sha256(document.encode()).hexdigest()[:16]
-        before = self._model
-        short = None if before is None else replace(before, released=None, trained=0, record=None, versions=())
-        when = now if chosen or self._row is None else self._row.chosen
-        row = ModelRow(hash=name, made=now, chosen=when, agents=homes, why=why)
-        self.record.add_model(row, document, None if short is None else short.to_json())
-        self._model, self._row = Model.from_json(document), row  # as a restart would find it
-
-    def _keep_current(self, now: float) -> None:
-        """Make a first model, update it, choose it again, where that is due."""
-        rules, newest = self.rules.model, self.record.newest()
-        if newest is None:
-            return
-        since = newest - rules.window.total_seconds()
-        if self._model is None or self._row is None:
-            rows = self._released(since)
-            if len(rows) * self.rules.collect.step >= rules.first_after:
-                self._first_model(rows, now)
-            return
-        if now - self._row.made < rules.update_every.total_seconds() or self._model.until is None:
-            return
-        rows = self._released(max(since, self._model.until.timestamp() + 1))
-        if not len(rows):
-            return
-        why = self._why_choose(now)
-        if self._homes != self._row.agents:
-            self._decide(now, "fleet", f"the model now speaks of {self._homes} homes, {self._row.agents} before")
-        found = current.update(
-            self._model.of_size(self._homes / self._row.agents), rows, half_life=rules.half_life, window=rules.window,
-            choose_again=why is not None, holidays=self._holidays(rows.time),
-        )  # fmt: skip
-        done = f"updated with {found.rows} rows" + ("" if why is None else f" and chosen again because {why}")
-        self._take(found.model, now, done, self._homes, chosen=why is not None)
-        self._decide(now, "model", f"{done}: {found.model.words()}")
-
-    def _first_model(self, rows: Released, now: float) -> None:
-        calendar = Calendar(
-            step=self.rules.collect.step, timezone=self.rules.model.timezone,
-            season=season_steps(SEASON, self.rules.collect.step),
-        )  # fmt: skip
-        train = int(TRAIN * len(rows))
-        inputs = rows.inputs(calendar, train)
-        choice = choose(inputs, rows.state, rows.time, calendar, holidays=self._holidays(rows.time))
-        model = current.chosen_model(choice, rows, train)
-        if model.record is None:
-            raise DataError(f"{len(rows)} rows have no day without a gap to judge a model by: collect more")
-        found = current.update(model, rows, half_life=self.rules.model.half_life, window=self.rules.model.window)
-        self._take(found.model, now, f"made of the first {len(rows)} rows", self._homes, chosen=True)
-        self._decide(now, "model", f"made of the first {len(rows)} rows: {found.model.words()}")
-
-    def _holidays(self, time: pd.DatetimeIndex) -> frozenset[date]:
-        return frozenset(days_of(self.rules.model.holidays, time))
-
-    def _why_choose(self, now: float) -> str | None:
-        """Why order and day types are due to be chosen again; None where they are not."""
-        age = now - (0.0 if self._row is None else self._row.chosen)
-        if age >= self.rules.model.choose_every.total_seconds():
-            return f"the last choice is {age / DAY:.0f} days old"
-        return self._poor() if age >= AGAIN.total_seconds() else None
-
-    def _poor(self) -> str | None:
-        """Why forecasts are not good enough; None where they are."""
-        newest, alarms = self.record.newest(), self.rules.alarms
-        found = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
-        if found is None or found.forecasts < LEAST_JUDGED:
-            return None
-        expected = self._expected_error()
-        if expected is not None and found.rmse_k > alarms.error_above * expected:
-            return f"the error 24 h ahead is {found.rmse_k:.2f} K, {expected:.2f} K was expected"
-        if found.inside is not None and found.inside < alarms.coverage_below:
-            return f"{found.inside:.0%} of the forecasts 24 h ahead were inside their 80 % band"
-        return None
-
-    def _expected_error(self) -> float | None:
-        """24 h ahead, when the model was chosen. [K]"""
-        record = None if self._model is None else self._model.record
-        return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
-
-    def _watch_drift(self, now: float) -> None:
-        """Which coefficients have left their band over the rows of the model; worked out once a week."""
-        if self._model is None or now - self._drift[0] < DRIFT_EVERY.total_seconds():
-            return
-        self._drift = (now, [])
-        with contextlib.suppress(UsageError):  # too few rows for two windows
-            self._drift = (now, list(drift(self._model).warnings))
+        if sky is not self._sky:
+            self._sky, self._skies = sky, self._skies + 1
 
     # Forecast and flexibility
 
     def _look_ahead(self, now: float) -> None:
         newest, rules = self.record.newest(), self.rules.forecast
-        if self._model is None or self._row is None or self._sky is None or newest is None:
+        if self._kept.row is None or self._sky is None or newest is None:
             return
-        made_from = (newest, self._row.hash, id(self._sky))
-        fresh = self._outlook is not None and now - self._outlook.made < rules.every.total_seconds()
+        made_from = (newest, self._kept.row.hash, self._skies)
+        fresh = self._outlook is not None and within(self._outlook.made, now, rules.every)
         if fresh and made_from == self._for:
             return
-        model, step = self._model.of_size(self._homes / self._row.agents), self.rules.collect.step
+        model, step = self._kept.of_now(), self.rules.collect.step
         origin = pd.Timestamp(newest, unit="s", tz="UTC")
         present = pd.Timestamp(now, unit="s", tz="UTC").floor(step)
         end = min(present + rules.horizon - step, self._sky.index[-1])
@@ -447,33 +260,33 @@ class Service:
             raise DataError(
                 f"the weather ends {_when(self._sky.index[-1])}, before the last row: nothing to forecast from"
             )
-        seen = self._observed(newest - self.rules.model.window.total_seconds())
+        seen = self._kept.observed(newest - self.rules.model.window.total_seconds())
         found = forecast(model, None, self._sky, observed=seen, horizon=(end - origin) // step * step)
         table = found.table[found.table.index > origin]
         columns = {str(name): [_rounded(v) for v in table[name]] for name in table.columns}
         self._outlook = Outlook(
-            made=now, model=self._row.hash, origin=float(newest), step_seconds=self._step,
+            made=now, model=self._kept.row.hash, origin=float(newest), step_seconds=self._step,
             time=[stamp.timestamp() for stamp in table.index], columns=columns, notes=list(found.notes),
         )  # fmt: skip
         self._for, self._news = made_from, (model, found)
         document = {"origin": newest, "step_seconds": self._step, "columns": columns}
-        self.record.add_forecast(now, self._row.hash, document, _ahead(table, origin))
+        self.record.add_forecast(now, self._kept.row.hash, document, _ahead(table, origin))
 
     def _offer_flexibility(self, now: float) -> None:
         """What can be offered; where nothing can, its reason in words: that is an answer, not a failure."""
         rules = self.rules.flexibility
         newest = self.record.newest()
-        if not rules.offered or self._model is None or self._row is None or self._sky is None or newest is None:
+        if not rules.offered or self._kept.row is None or self._sky is None or newest is None:
             if rules.offered:
                 self._offer = FlexibilityState(offered=False, words="there is no model yet")
             return
-        if now - self._offered < rules.every.total_seconds():
+        if within(self._offered, now, rules.every):
             return
         self._offered = now
-        model, found = self._model.of_size(self._homes / self._row.agents), None
+        model, found = self._kept.of_now(), None
         try:
             found = flexibility(
-                model, self._sky, rules.comfort, observed=self._observed(newest - DAY), horizon=rules.horizon,
+                model, self._sky, rules.comfort, observed=self._kept.observed(newest - DAY), horizon=rules.horizon,
                 confidence=rules.confidence, assume_gain=rules.assume_gain,
             )  # fmt: skip
         except AtdmError as error:
@@ -490,7 +303,7 @@ class Service:
         if self._news is None:
             return None
         (model, found), self._news = self._news, None
-        seen = self._observed(now - DAY)
+        seen = self._kept.observed(now - DAY)
         return gather(
             model, found, self._flexibility, made=pd.Timestamp(now, unit="s", tz="UTC"),
             observed=seen[OBSERVED] if len(seen) else None, refused=self._offer.words,
@@ -505,6 +318,10 @@ class Service:
 
     # Alarms and state
 
+    def model_json(self) -> str | None:
+        """The model in use, as model.json."""
+        return self._kept.to_json()
+
     def check(self, now: float) -> None:
         """Compare the state with the limits of the rules; alarms begin and end here."""
         words = {name: text for name, text in self._problems.items() if name in ALARMS}
@@ -516,16 +333,17 @@ class Service:
             end = self._sky.index[-1]
             if end.timestamp() - now < alarms.weather_ends_within.total_seconds():
                 words["weather"] = f"the weather ends {_when(end)}"
-        if self._row is not None and self._model is not None and self._model.until is not None:
-            old = now - self._model.until.timestamp()
+        kept = self._kept
+        if kept.row is not None and kept.model is not None and kept.model.until is not None:
+            old = now - kept.model.until.timestamp()
             if old > alarms.model_older_than.total_seconds():
                 said = words.get("model")
                 words["model"] = f"the model ends {_hours(old)} ago" + ("" if said is None else f": {said}")
-            late = now - (self._outlook.made if self._outlook is not None else self._row.made)
+            late = now - (self._outlook.made if self._outlook is not None else kept.row.made)
             if late > 2 * self.rules.forecast.every.total_seconds() + TICK:
                 words.setdefault("forecast", f"the last forecast is {_hours(late)} old")
-            if self._poor() is not None:
-                words["quality"] = self._poor() or ""
+            if (poor := kept.poor()) is not None:
+                words["quality"] = poor
         fleet = self._fleet(now)
         if fleet is not None and newest is not None and fleet.enrolled:
             out = fleet.enrolled - fleet.inside
@@ -550,16 +368,12 @@ class Service:
     def state(self, now: float) -> State:
         """Everything that a page, a program or a sink may be shown."""
         newest = self.record.newest()
-        past = self._observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
+        past = self._kept.observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
         last = past.iloc[-1] if len(past) else None
-        alarms = [
-            alarm_of(row, ALARMS[row.name].meaning, ALARMS[row.name].remedy, ALARMS[row.name].failure)
-            for row in self.record.alarms()
-        ]
-        if "record" in self._problems and not any(alarm.name == "record" for alarm in alarms):
-            known = ALARMS["record"]  # which could not be written either
-            row = AlarmRow(name="record", since=now, words=self._problems["record"])
-            alarms.append(alarm_of(row, known.meaning, known.remedy, known.failure))
+        rows = self.record.alarms()
+        if "record" in self._problems and all(row.name != "record" for row in rows):  # that could not be written either
+            rows.append(AlarmRow(name="record", since=now, words=self._problems["record"]))
+        alarms = [explained(row) for row in rows]
         why = [alarm.words for alarm in alarms if alarm.failure]
         return State(
             time=now, begun=self.record.begun, rows=self.record.count(), doing=self._doing,
@@ -573,81 +387,10 @@ class Service:
                 aggregate_temp_c=past["aggregate_temp_c"].round(4).tolist() if len(past) else [],
                 load_kw=past["load_kw"].round(4).tolist() if len(past) else [],
             ),
-            forecast=self._outlook, model=self._model_state(), model_words=self._model_words(),
+            forecast=self._outlook, model=self._kept.state(), model_words=self._kept.words(),
             flexibility=self._offer, fleet=self._fleet(now), runs=self.record.runs(SHOWN_RUNS),
             decisions=self.record.decisions(SHOWN_DECISIONS), alarms=alarms,
         )  # fmt: skip
-
-    def _model_words(self) -> str:
-        if self._model is not None:
-            return self._model.words()
-        rows, needed = self.record.count(), self.rules.model.first_after / self.rules.collect.step
-        return f"There is no model yet: {rows} of the {needed:.0f} rows that the first one is made of are there."
-
-    def _model_state(self) -> ModelState | None:
-        model, row, newest = self._model, self._row, self.record.newest()
-        if model is None or row is None:
-            return None
-        judged = None if newest is None else self.record.judged(int(newest - JUDGED.total_seconds()))
-        return ModelState(
-            words=model.words(), hash=row.hash, made=row.made, chosen=row.chosen,
-            until=None if model.until is None else model.until.timestamp(), homes=row.agents, why=row.why,
-            expected_rmse_24h_k=self._expected_error(), rmse_24h_k=None if judged is None else judged.rmse_k,
-            load_rmse_24h_kw=None if judged is None else judged.load_rmse_kw,
-            inside_80=None if judged is None else judged.inside,
-            forecasts_judged=0 if judged is None else judged.forecasts, notes=self._drift[1],
-        )  # fmt: skip
-
-    def model_json(self) -> str | None:
-        """The model in use, as model.json."""
-        return None if self._model is None else self._model.to_json()
-
-
-def check_first(model: Model, rules: ServiceRules) -> int:
-    """The homes of a model to begin with; refuses one that a desk cannot go on from."""
-    if model.step != rules.collect.step:
-        raise UsageError(
-            f"the model has steps of {spell(model.step)}, the rules {spell(rules.collect.step)}: use another"
-        )
-    if model.released is None or model.record is None or model.origin is None or not model.released.equal:
-        raise UsageError(
-            "a desk begins with model.json of `atdm aggregator` with equal weights and a week of rows, or none"
-        )
-    return len(model.origin.company)
-
-
-def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
-    """The fleet as the aggregator knows it; out: who was not in the last run, and why."""
-    today = int(now // DAY)
-    block = range(today - today % BLOCK, today - today % BLOCK + BLOCK)
-    settled = [day for day in block if day in fleet.days]
-    company = set(fleet.days[settled[-1]]) if settled else None
-    newest = max(fleet.heard.values(), default=None)
-    silent = rules.collect.every.total_seconds() + OUTAGES[rules.collect.outages].patience
-    homes = []
-    for member in sorted(roster.members, key=lambda member: _natural(member.name)):
-        key = member.identity.hex()
-        heard = fleet.heard.get(key)
-        standing: Standing = "in" if company is not None and key in company else "out"
-        why = out.get(member.name, "")
-        if heard is None or member.since > today:
-            standing, why = "new", why or "enrolled, not heard of yet"
-        elif newest is not None and newest - heard >= silent:
-            standing, why = "silent", "does not answer"
-        elif standing == "out" and company is not None:
-            why = why or "left out of this block's company, in again with the next block"
-        homes.append(Home(name=member.name, standing=standing, why=why if standing != "in" else "", heard=heard))
-    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
-    return FleetState(
-        serial=roster.serial, enrolled=len(roster), inside=sum(home.standing == "in" for home in homes),
-        needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
-        lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
-    )  # fmt: skip
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """home-9 before home-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:
@@ -684,14 +427,15 @@ def _when(stamp: pd.Timestamp) -> str:
 
 async def operate(
     service: Service, collect: CollectRows, *, clock: Callable[[], float] = time.time,
-    publish: Callable[[State], None] = lambda _: None, send: Send | None = None,
+    publish: Callable[[State], None] | None = None, send: Send | None = None,
 ) -> None:  # fmt: skip
     """Run a desk until cancelled. publish: is given the state whenever something happened, and every minute; send: is
     given every forecast, unless it is still busy with an earlier one."""
     sending: asyncio.Future[list[Sent]] | None = None
 
     def show() -> None:
-        publish(service.state(clock()))
+        if publish is not None:
+            publish(service.state(clock()))
 
     while True:
         plan = service.asking(clock())

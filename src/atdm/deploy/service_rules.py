@@ -83,7 +83,7 @@ class ModelRules(Table, frozen=True, kw_only=True):
     """When the model is made, updated and chosen again. No home is asked for any of it."""
 
     timezone: str = "UTC"  # the clock that people live by
-    holidays: str | None = None  # country, COUNTRY/REGION or a file of dates
+    holidays: str | None = None  # country or COUNTRY/REGION
     first_after: Length = duration("14d")  # of rows collected
     update_every: Length = DAY
     choose_every: Length = BLOCK * DAY  # order and day types, besides coefficients
@@ -253,7 +253,7 @@ file = "weather.csv"                        # time, outdoor_temp_c, solar_w_m2: 
 
 [model]
 # timezone = "UTC"                          # the clock that people live by, such as "Europe/London"
-# holidays = "GB"                           # country, COUNTRY/REGION or a file of dates; without it: none
+# holidays = "GB"                           # country or COUNTRY/REGION; without it: none
 # first_after = "14d"                       # of rows collected
 # update_every = "24h"                      # coefficients
 # choose_every = "28d"                      # order and day types too; earlier where forecasts have become poor

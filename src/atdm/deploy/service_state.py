@@ -4,11 +4,18 @@ Rule 1: nothing in here is more than the aggregator has by its role: sums, count
 Rule 2: times are seconds since 1970, UTC; a reader works out ages itself, so that a document does not grow old.
 """
 
+import re
 from typing import Any, Literal
 
 import msgspec
 
-from atdm.deploy.record import AlarmRow, DecisionRow, RunRow
+from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.deploy.record import DecisionRow, RunRow
+from atdm.deploy.service_rules import ServiceRules
+from atdm.protocol.account import BLOCK
+from atdm.protocol.company import OWNERS_SHARE
+from atdm.protocol.plan import DAY
+from atdm.protocol.roster import Roster
 
 Standing = Literal["in", "out", "silent", "new"]
 
@@ -134,7 +141,36 @@ class State(Part, frozen=True, kw_only=True):
     alarms: list[Alarm]
 
 
-def alarm_of(row: AlarmRow, meaning: str, remedy: str, failure: bool) -> Alarm:
-    return Alarm(
-        name=row.name, since=row.since, words=row.words, meaning=meaning, remedy=remedy, failure=failure
+def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, rules: ServiceRules) -> FleetState:
+    """The fleet as the aggregator knows it; out: who was not in the last run, and why."""
+    today = int(now // DAY)
+    block = range(today - today % BLOCK, today - today % BLOCK + BLOCK)
+    settled = [day for day in block if day in fleet.days]
+    last = max((day for day in fleet.days if day <= today), default=None)  # maybe of the block before
+    company = None if last is None else set(fleet.days[last])
+    newest = max(fleet.heard.values(), default=None)
+    silent = rules.collect.every.total_seconds() + OUTAGES[rules.collect.outages].patience
+    homes = []
+    for member in sorted(roster.members, key=lambda member: _natural(member.name)):
+        key = member.identity.hex()
+        heard = fleet.heard.get(key)
+        standing: Standing = "in" if company is not None and key in company else "out"
+        why = out.get(member.name, "")
+        if heard is None or member.since > today:
+            standing, why = "new", why or "enrolled, not heard of yet"
+        elif newest is not None and newest - heard >= silent:
+            standing, why = "silent", "does not answer"
+        elif standing == "out" and company is not None:
+            why = why or "left out of this block's company, in again with the next block"
+        homes.append(Home(name=member.name, standing=standing, why=why if standing != "in" else "", heard=heard))
+    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
+    return FleetState(
+        serial=roster.serial, enrolled=len(roster), inside=sum(home.standing == "in" for home in homes),
+        needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
+        lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
     )  # fmt: skip
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """home-9 before home-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,6 +1,8 @@
 """`atdm serve`: a desk over NATS, and what can be checked of its rules before anybody is asked."""
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,9 +15,10 @@ from atdm.deploy.collecting import Office, collect
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.enrolment import read_aggregator, read_roster
 from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.deploy.kept_model import check_first
 from atdm.deploy.notify import keep_watchdog, notify
 from atdm.deploy.record import ServiceRecord, stored_rows
-from atdm.deploy.service import Keep, Service, WeatherFile, check_first, operate
+from atdm.deploy.service import Keep, Service, WeatherFile, operate
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import State
 from atdm.errors import UsageError
@@ -66,7 +69,7 @@ async def _serve(service: Service, office: Office, publish: Publish, sinks: Sink
         await collect(office, plan, lambda portion: keep(portion.observation()), outages=outages)
 
     async def send(results: Results) -> list[Sent]:
-        return [] if sinks is None else await asyncio.to_thread(sinks.send, results)
+        return [] if sinks is None else await _beside(lambda: sinks.send(results))
 
     def show(state: State) -> None:
         name = "" if state.model is None else state.model.hash
@@ -83,6 +86,20 @@ async def _serve(service: Service, office: Office, publish: Publish, sinks: Sink
             notify("STOPPING=1")
         finally:
             watchdog.cancel()
+
+
+async def _beside(work: Callable[[], list[Sent]]) -> list[Sent]:
+    """Work in a thread that nobody waits for when the desk stops, as they would for one of asyncio's."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[Sent]] = loop.create_future()
+
+    def run() -> None:
+        found = work()
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(found))
+
+    threading.Thread(target=run, name="sinks", daemon=True).start()
+    return await done
 
 
 def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]:

@@ -162,6 +162,32 @@ class Released:
             solar=np.concatenate([self.solar, new.solar]),
         )
 
+    def filled_by(self, others: "Released") -> "Released":
+        """These rows, and of others those that these lack.
+
+        Parameters
+        ----------
+        others : Released
+            Rows that came later, whenever they are from.
+
+        Returns
+        -------
+        Released
+            Both, by time; where both have a row, this one's.
+        """
+        new = ~others.time.isin(self.time)
+        time = pd.DatetimeIndex(self.time.append(others.time[new]))
+        order = np.argsort(time.asi8)
+
+        def both(name: str) -> FloatArray:
+            values: FloatArray = np.concatenate([getattr(self, name), getattr(others, name)[new]])[order]
+            return values
+
+        return replace(
+            self, time=time[order], state=both("state"), load=both("load"), outdoor=both("outdoor"),
+            solar=both("solar"),
+        )  # fmt: skip
+
     def as_dict(self, step: pd.Timedelta) -> dict[str, Any]:
         """As model.json has it.
 

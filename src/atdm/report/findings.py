@@ -7,6 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from atdm.lab.attacks.score import includes
+
 
 def findings_table(rows: Sequence[Mapping[str, Any]], name: str) -> RenderableType:
     """One line for each attack and adversary; what was recovered stands out."""
@@ -38,14 +40,11 @@ def _protocol(row: Mapping[str, Any]) -> str:
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]]) -> list[Text]:
-    """The worst case of each protocol, by adversary."""
-    worst: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for row in rows:
-        key = (_protocol(row), row["adversary"])
-        if key not in worst or row["recovered"] > worst[key]["recovered"]:
-            worst[key] = row
+    """The worst case of each protocol, by adversary; a coalition can do whatever fewer of its members can."""
     lines = []
-    for (protocol, who), row in worst.items():
+    for protocol, who in dict.fromkeys((_protocol(row), row["adversary"]) for row in rows):
+        able = [row for row in rows if _protocol(row) == protocol and includes(who, row["adversary"])]
+        row = max(able, key=lambda each: int(each["recovered"]))
         how = f" ({row['attack']})" if row["recovered"] else ""
         lines.append(Text(f"{protocol}, {who}: {row['recovered']} of {row['agents']}{how}"))
     return lines

@@ -7,11 +7,11 @@ Rule 3: state of charge is heat above the storage's lowest temperature T, in kWh
         evenly over the step and lets it decay meanwhile: soc' = z soc + Δt (u − n) (z−1)/ln z. So with Eq. (8) a degree
         is C = (Δt/b) (z−1)/ln z [kWh/K], which makes both the same temperature: soc = C (m − T).
 Rule 4: comfort is soc-minima and soc-maxima, which may be missed at a price; soc-min and soc-max are what cannot be
-        left. Capacities are hard: relaxed, a heater would be planned to produce (FlexMeasures issues 1780, 2329).
+        left. Capacities are hard: relaxed, a heat pump was planned to produce, and the solver was stuck where a kW
+        heats more than a kW (FlexMeasures issues 2323, 1780).
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import pandas as pd
 
 from atdm.errors import DataError, UsageError
 from atdm.sinks.results import NO_STORAGE, Results, Sent
-from atdm.sinks.settings import FlexMeasures
+from atdm.sinks.settings import SILENT, FlexMeasures
 from atdm.types import FloatArray
 from atdm.use.flexibility import Flexibility
 from atdm.use.storage import Storage
@@ -30,8 +30,6 @@ from atdm.use.storage import Storage
 REQUEST_SECONDS = 20.0  # for one request
 PLACES = 6  # decimals of a value
 TOLERANCE = 1e-3  # kW by which a schedule may leave its limits: solvers round
-SILENT = logging.getLogger("atdm.sinks.flexmeasures.client")  # the client logs passwords and tokens when debugging
-SILENT.disabled = True
 
 
 class Post(NamedTuple):
@@ -183,9 +181,7 @@ async def _send(to: FlexMeasures, results: Results, sent: list[int]) -> Sent:
                 answer = await client.trigger_and_get_schedule(sensor_id=to.schedule, unit="kW", **asked)
                 sent.append(1)
                 schedule = _read(answer, results.storage)
-                notes.append(
-                    f"a schedule of {schedule.mean() * results.storage.hours * len(schedule):.1f} kWh came back"
-                )
+                notes.append(f"a schedule of {schedule.sum() * results.storage.hours:.1f} kWh came back")
     finally:
         await client.close()  # type: ignore[no-untyped-call]
     return Sent(to=where.netloc, messages=len(sent), notes=tuple(notes), schedule=schedule)

@@ -9,6 +9,7 @@ Rule 1: a value that is not known is null, which Home Assistant shows as unknown
 Rule 2: sensors expire in Home Assistant when nothing came for `expires` seconds, also if nobody is there to say so.
 """
 
+import contextlib
 import json
 import threading
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from atdm.sinks.settings import Mqtt
 ONLINE, OFFLINE = "online", "offline"
 QOS = 1  # at least once
 KEEPALIVE = 60  # seconds after which a broker notices a silent sender, and half as many more
+MOST_WAITING = 50  # messages while a broker is away; none is lost that the next sending does not bring again
 DIGITS = 4  # decimals of a value
 FORECAST = {  # series → its column, and by name what stands beside each value
     "temperature": ("aggregate_temp_c", ("low_80", "high_80", "low_95", "high_95")),
@@ -149,6 +151,7 @@ class Connection:
         self._answered, self._refused = threading.Event(), ""
         client = self._client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
         client.connect_timeout = to.patience
+        client.max_queued_messages_set(MOST_WAITING)
         client.will_set(topic(to, "availability"), OFFLINE, QOS, retain=True)
         if to.username is not None:
             client.username_pw_set(to.username, to.password().reveal())
@@ -192,7 +195,8 @@ class Connection:
     def close(self, gone: bool) -> None:
         """End it; gone: and say that nobody will send from now on."""
         if gone:
-            self._client.publish(topic(self.to, "availability"), OFFLINE, QOS, retain=True).wait_for_publish(2.0)
+            with contextlib.suppress(RuntimeError, ValueError):  # not connected: the will has said it
+                self._client.publish(topic(self.to, "availability"), OFFLINE, QOS, retain=True).wait_for_publish(2.0)
         self._stop()
 
     def _stop(self) -> None:

@@ -7,7 +7,8 @@ Rule 3: the bands of the usage are how far the model was off in one step of the 
         forecast are not in them.
 Rule 4: power-envelope based control (PEBC) is the envelope of the offer: limits of the load, and least and most mean
         power from the start to some hours. Deferred heat is made up for later.
-Rule 5: without an offer the resource is not controllable: measurement and forecast of the load alone are sent.
+Rule 5: without an offer, or where the load cools, the resource is not controllable: measurement and forecast of the
+        load alone are sent.
 Rule 6: nobody carries out instructions here: one is answered by REJECTED, and told to the caller.
 """
 
@@ -23,7 +24,7 @@ import pandas as pd
 
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.sinks.results import Results, Sent
-from atdm.sinks.settings import S2
+from atdm.sinks.settings import S2, SILENT
 from atdm.use.storage import Storage
 
 VERSION = "0.0.2-beta"  # of the protocol
@@ -45,7 +46,7 @@ def messages(to: S2, results: Results) -> dict[str, list[Message]]:
     quantity = "ELECTRIC.POWER.3_PHASE_SYMMETRIC" if electric else "HEAT.THERMAL_POWER"
     commodity = "ELECTRICITY" if electric else "HEAT"
     found = {"first": [], "always": [_measurement(results, quantity), _load_forecast(results, quantity)]}
-    if results.offer is not None:
+    if results.offer is not None and results.offer.power[0] >= 0:  # in S2 less than nothing is production, not cooling
         if results.storage is not None:
             found[FILL] = _fill_rate(to, results, results.storage, commodity, quantity)
         found[ENVELOPE] = _envelope(to, results, quantity)
@@ -207,7 +208,7 @@ def send(to: S2, results: Results, sent: list[int]) -> Sent:
     try:
         with connect(
             to.url, additional_headers=headers, open_timeout=to.patience, close_timeout=to.patience,
-            max_size=MOST_BYTES, proxy=None,
+            max_size=MOST_BYTES, proxy=None, logger=SILENT,
         ) as socket:  # fmt: skip
             session = _Session(socket.send, lambda seconds: socket.recv(seconds), to.patience, sent)
             session.run(ready)

@@ -1,6 +1,7 @@
 """Send results to every sink there is; what fails comes back as a line."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from atdm.errors import RunAborted
@@ -30,7 +31,7 @@ class Sinks:
         sent: list[int] = []
         try:
             done = self._send(to, results, sent)
-            return Sent(to=f"{kind} {done.to}", messages=done.messages, notes=done.notes, schedule=done.schedule)
+            return replace(done, to=f"{kind} {done.to}")
         except Exception as error:  # noqa: BLE001 - whatever a library or a server comes up with: Rule 2
             words = " ".join(f"{error or type(error).__name__}".split())
             return Sent(to=kind, messages=len(sent), failed=_without_secrets(to, words)[:LONGEST])
@@ -59,12 +60,13 @@ def dry_run(settings: Mapping[str, Settings], results: Results) -> list[dict[str
     """What would be sent, as JSON objects that say to whom."""
     found: list[dict[str, Any]] = []
     for kind, to in settings.items():
+        parts: list[dict[str, Any]] = []
         if isinstance(to, FlexMeasures):
-            parts: list[dict[str, Any]] = flexmeasures.messages(to, results)
+            parts = flexmeasures.messages(to, results)
         elif isinstance(to, S2):
             parts = [{"when": when, **message} for when, part in s2.messages(to, results).items() for message in part]
-        else:
-            parts = [m._asdict() for m in mqtt.messages(to, results)] if isinstance(to, Mqtt) else []
+        elif isinstance(to, Mqtt):
+            parts = [message._asdict() for message in mqtt.messages(to, results)]
         found += [{"to": kind, **part} for part in parts]
     return found
 

@@ -7,6 +7,8 @@ password_file = "/etc/atdm/mqtt.password"
 """
 
 import ipaddress
+import logging
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,6 +21,10 @@ import msgspec
 
 from atdm.data.sources.secret import Secret, read_secret
 from atdm.errors import DataError, UsageError
+
+SILENT = logging.getLogger("atdm.sinks.library")  # of libraries that log passwords and tokens when debugging
+SILENT.disabled = True
+TOKEN = "ATDM_S2_TOKEN"  # environment variable
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]  # a part of topics and identifiers
@@ -84,11 +90,11 @@ class S2(Settings, frozen=True, kw_only=True):
             raise UsageError(f"url {self.url}: write wss://HOST:PORT/PATH")
         if where.username or where.password or where.query:
             raise UsageError("url: has a password or token in it: give a token_file instead")
-        if self.token_file is not None:
+        if self.token_file is not None or TOKEN in os.environ:
             _guard(where.hostname, where.scheme == "wss", self.insecure, "write wss://, or insecure = true")
 
     def token(self) -> Secret | None:
-        return read_secret(self.token_file, "ATDM_S2_TOKEN")
+        return read_secret(self.token_file, TOKEN)
 
 
 class Mqtt(Settings, frozen=True, kw_only=True):

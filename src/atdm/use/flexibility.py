@@ -144,7 +144,7 @@ class Flexibility:
     confident : Offer or None
         What keeps comfort with the confidence asked for; None where nothing does, and a note says so.
     storage : Storage or None
-        The cluster as one leaky store of heat; None where it cools.
+        The cluster as one leaky store of heat; None where it cools, or comfort is too narrow for the most load.
     planning : Planning
         What is known of the cluster's response to load, and how plausible it is.
     notes : tuple of str
@@ -432,7 +432,7 @@ def flexibility(
             limits,
             rows,
             chosen.trained,
-        ),  # fmt: skip
+        ),
         planning=planning,
         notes=(*notes, *said),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from atdm.lab.attacks.totals import algebra, extend, subset_sums
+from atdm.lab.attacks.totals import algebra, extend, subset_sums, unit_steps
 from atdm.protocol.rules import Rules
 from tests.lab.attacks.helpers import hits, logger_series, played, tiny, totals_view, truth_of
 
@@ -26,6 +26,17 @@ def test_they_do_not_fall_with_16_bits_and_dither(quantum):
 def test_16_bits_alone_would_not_be_enough():
     series = logger_series()
     assert hits(truth_of(series), subset_sums(totals_view(series, 5, bits=16))) >= 8
+
+
+def test_steps_of_one_row_are_hit_by_chance_and_are_the_blank_of_the_lattice():
+    """Sensors of which half hardly ever move: bare unit vectors "recover" those that move once in the rows taken."""
+    rng = np.random.default_rng(3)
+    often = np.where(np.arange(14) < 7, 1.0, 0.015)
+    series = 0.1 * np.cumsum(rng.choice([-1, 1], (600, 14)) * (rng.random((600, 14)) < often), axis=0)
+    view = totals_view(series, 3, bits=16, dither=0.1)
+    chance = hits(truth_of(series), unit_steps(view))
+    assert chance >= 1
+    assert hits(truth_of(series), subset_sums(view)) <= chance
 
 
 def test_a_real_run_gives_the_lattice_nothing():

@@ -8,6 +8,7 @@ The API does not say when the server was off; 5-minute statistics, which are pre
 """
 
 import json
+import logging
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from atdm.errors import DataError, UsageError
 
 UNITS = {"temperature": "°C", "power": "kW", "energy": "kWh"}  # class of unit -> what the server shall convert to
 MOST_BYTES = 1 << 28  # of one answer: a year of states every ten seconds
+SILENT = logging.getLogger("atdm.homeassistant.library")  # the library logs every frame when debugging, token included
+SILENT.setLevel(logging.WARNING)
 
 
 class RecorderSocket(Recorder):
@@ -123,7 +126,9 @@ class RecorderSocket(Recorder):
         from websockets.sync.client import connect
 
         # no proxy: the server is on the home's network, and its token is for nobody in between
-        connection = connect(self.url, open_timeout=min(self.timeout, 30), max_size=MOST_BYTES, proxy=None)
+        connection = connect(
+            self.url, open_timeout=min(self.timeout, 30), max_size=MOST_BYTES, proxy=None, logger=SILENT
+        )
         socket = self._open.enter_context(connection)
         json.loads(socket.recv(timeout=self.timeout))  # auth_required
         socket.send(json.dumps({"type": "auth", "access_token": self._token.reveal()}))

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from atdm.crypto import ring
-from atdm.errors import PeerError
-from atdm.kernel.design import REFERENCE_TEMP
+from atdm.errors import PeerError, RunAborted
+from atdm.kernel.design import REFERENCE_TEMP, lagged_rows
 from atdm.lab.attacks.disclosure import averaged, column_from_outer, from_filtered
 from atdm.lab.attacks.score import Guess
 from atdm.lab.attacks.separation import separate_totals
@@ -25,7 +25,7 @@ from atdm.protocol.blind.release import open_release, unpack_release
 from atdm.protocol.company import Answers, Choose
 from atdm.protocol.messages import Ask, Masked, Message, ToAgent, ToAggregator, Total
 from atdm.protocol.paper import state_layout, transform_layout
-from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, train_rows
 from atdm.protocol.readings import positions, seconds
 from atdm.protocol.roster import Roster
 from atdm.protocol.sums import Layout
@@ -48,7 +48,7 @@ class Mounted:
     note: str
 
 
-def _ending(aggregator: Aggregator) -> str:
+def ending(aggregator: Aggregator) -> str:
     if aggregator.state is AggregatorState.DONE:
         return "let through"
     if not aggregator.reasons:
@@ -57,7 +57,7 @@ def _ending(aggregator: Aggregator) -> str:
 
 
 def _mounted(aggregator: Aggregator, guesses: list[Guess] | None = None) -> Mounted:
-    return Mounted(aggregator.state is AggregatorState.DONE, guesses or [], _ending(aggregator))
+    return Mounted(aggregator.state is AggregatorState.DONE, guesses or [], ending(aggregator))
 
 
 def offset(stage: Stage, plan: Plan) -> Mounted:
@@ -80,7 +80,8 @@ def _moved(
     least = stage.agents[0].own.rules.solver_tolerance
     plan = msgspec.structs.replace(plan, nonnegative="free", totals=last + 1, solver_tolerance=least)
     agents, phases = len(stage.agents), _Phases()
-    layouts = [step_layout(agents, plan.length, size, plan.clip, False) for size in range(1, last + 1)]
+    rows = len(stage.cluster.time)
+    layouts = [step_layout(agents, rows, size, plan.clip, False) for size in range(1, last + 1)]
     bits = layouts[-1].blocks[1].bits
 
     def alter(place: int, message: ToAgent) -> Message:
@@ -94,7 +95,7 @@ def _moved(
     aggregator = stage.play(plan, alter=alter, watch=phases.watch)
     state = _opened(aggregator, plan)
     if state is None:
-        return Mounted(False, [], _ending(aggregator))
+        return Mounted(False, [], ending(aggregator))
     return Mounted(True, [Guess(series=state[:, None], scaled=False)], "let through")
 
 
@@ -260,8 +261,7 @@ def masked_words(stage: Stage, plan: AnyPlan, sums: int = 4) -> Mounted:
     aggregator = stage.play(plan, watch=watch, until=lambda a: len(uploads.get(0, [])) >= sums)
     if not uploads:
         return _mounted(aggregator)
-    rows = min(len(v) for parts in uploads.values() for v in parts)
-    rows = min(rows, plan.length)
+    rows = min(len(stage.cluster.time), *(len(v) for parts in uploads.values() for v in parts))
     series = np.column_stack([averaged([v[:rows] for v in uploads[i][:sums]]) for i in sorted(uploads)])
     return Mounted(True, [Guess(series=series, scaled=False)], f"masked words of {len(uploads[0])} sums averaged")
 
@@ -290,8 +290,9 @@ def appendices(stage: Stage, plan: Plan) -> Mounted:
         columns = [column_from_outer(outer, bars[step], weights[step][i]) for i, (_, outer) in enumerate(blocks)]
         shares = [w / max(float(w @ w), np.finfo(float).tiny) for w in columns]
         filtered.append(np.column_stack([series @ w for (series, _), w in zip(blocks, shares, strict=True)]))
-    at = np.arange(plan.order, rows + plan.order, dtype=np.int64)
-    series = from_filtered(alphas, filtered, at, rows + plan.order)
+    train = train_rows(len(stage.cluster.time), plan.train)
+    at = lagged_rows(stage.cluster.segment, plan.order, 0, train)
+    series = from_filtered(alphas, filtered, at, train)
     return Mounted(True, [Guess(series=series, scaled=False)], "each agent's own words, as if they were not masked")
 
 
@@ -309,6 +310,8 @@ def leaving_out(*places: int) -> Choose:
     def chosen(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:
         company = sorted(set(answers) - set(places))
         days: BoolArray = np.logical_and.reduce([answers[place] for place in company])
+        if not company or not days.any():
+            raise RunAborted("nobody is in")
         return company, days
 
     return chosen

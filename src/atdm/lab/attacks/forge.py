@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import norm
 
 from atdm.crypto import ring
-from atdm.errors import DataError, UsageError
+from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
 from atdm.lab.attacks.dishonest import Mounted
@@ -33,8 +33,9 @@ from atdm.protocol.blind.layouts import TEMP_BOUND, part_bound, unpack_counts
 from atdm.protocol.messages import Message, ToAgent, Total
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import positions, public_inputs, seconds, window
+from atdm.protocol.sums import Layout
 from atdm.run import weather_of
-from atdm.types import FloatArray, IntArray
+from atdm.types import FloatArray, IntArray, UInt64Array
 
 RIDGE = 20.0  # of the plan, in K‖x_i‖² of the colluding agent: t₀ is then far above any z_i
 SMALL = 2.0**-30  # Σ (raw_i/scale)² as forged: the next scale is 1e-5 of the last
@@ -46,26 +47,37 @@ Act = Callable[[str, Fields], Fields | None]  # phase, what a total opens to →
 
 
 class Forger:
-    """Opens totals and makes others, with what the colluding agent knows."""
+    """Opens totals and makes others, with what the colluding agent knows.
 
-    def __init__(self, stage: Stage, colluder: int, act: Act) -> None:
-        self._stage, self._colluder, self._act = stage, colluder, act
-        self._made: dict[int, bytes | None] = {}
+    apart: whether each agent is told something of its own; the masks of what follows then no longer cancel.
+    """
+
+    def __init__(self, stage: Stage, colluder: int, act: Act, *, apart: bool = False) -> None:
+        self._stage, self._colluder, self._act, self._apart = stage, colluder, act, apart
+        self._veils: dict[int, tuple[str, Layout, UInt64Array, UInt64Array, int]] = {}  # by step
+        self._made: dict[tuple[int, int], bytes | None] = {}
+        self.place = 0  # whose total is being made, where each agent has its own
 
     def alter(self, place: int, message: ToAgent) -> Message | None:
         if not isinstance(message, Total):
             return message
-        if message.step not in self._made:
-            self._made[message.step] = self._make(message.words)
-        words = self._made[message.step]
+        self.place = place if self._apart else 0
+        if (message.step, self.place) not in self._made:
+            self._made[message.step, self.place] = self._make(message.step, message.words)
+        words = self._made[message.step, self.place]
         return None if words is None else changed(message, words=words)
 
-    def _make(self, data: bytes) -> bytes | None:
-        part = self._stage.parts[self._colluder]
-        veil, agents = part._veil, part.agents  # type: ignore[attr-defined]
-        layout, stream, keys = veil.layout, veil._veil, veil._keys
+    def _make(self, step: int, data: bytes) -> bytes | None:
+        if step not in self._veils:  # the colluding agent moves on when it is told
+            part = self._stage.parts[self._colluder]
+            veil, agents = part._veil, part.agents  # type: ignore[attr-defined]
+            self._veils[step] = veil.phase, veil.layout, veil._veil, veil._keys, agents
+        phase, layout, stream, keys, agents = self._veils[step]
         words = (ring.from_bytes(data, len(stream)) - stream)[: -ring.CHECK_WORDS]
-        instead = self._act(veil.phase, layout.decode(words, agents))
+        try:
+            instead = self._act(phase, layout.decode(words, agents))
+        except PeerError:  # what agents send after each was told something else does not add up
+            return None
         if instead is None:
             return None
         ends = accumulate((block.words for block in layout.blocks), initial=0)

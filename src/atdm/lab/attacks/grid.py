@@ -53,12 +53,16 @@ def bkz(rows: list[list[int]], block: int) -> list[list[int]]:
     return [list(row) for row in matrix]
 
 
-def relations(points: FloatArray, scale: float) -> IntArray:
-    """A unimodular integer matrix T that takes real vectors (n × d) to n − d zeros and a basis of their lattice."""
+def relations(points: FloatArray, scale: float) -> IntArray | None:
+    """A unimodular integer matrix T that takes real vectors (n × d) to n − d zeros and a basis of their lattice; None
+    where its entries are so large that there is no lattice to speak of."""
     count, dimension = points.shape
     rounded = np.rint(points * scale)
     rows = [[int(v) for v in row] + [int(i == k) for k in range(count)] for i, row in enumerate(rounded)]
-    return np.array([row[dimension:] for row in lll(rows)], dtype=np.int64)
+    found = [row[dimension:] for row in lll(rows)]
+    if max(abs(v) for row in found for v in row) >= 2**62:
+        return None
+    return np.array(found, dtype=np.int64)
 
 
 def integer_inverse(matrix: IntArray) -> FloatArray:
@@ -122,6 +126,8 @@ def _whole_basis(steps: FloatArray, chosen: IntArray, scale: float) -> FloatArra
 def _basis(chosen: FloatArray, scale: float) -> FloatArray | None:
     """A reduced basis of the lattice that the chosen rows generate; its rows are lattice vectors. [K]"""
     turn = relations(chosen, scale)
+    if turn is None:
+        return None
     # T·rows = [0; basis], so the rows are T⁻¹'s last columns times the basis: integers, which average the noise out
     basis = np.linalg.lstsq(integer_inverse(turn)[:, -chosen.shape[1] :], chosen, rcond=None)[0]
     if np.linalg.matrix_rank(basis) < len(basis):

@@ -1,8 +1,10 @@
 """Findings, and the scorer: the only place where an attack's claim meets the data.
 
 An agent counts as recovered when a reconstruction, matched one to one to agents (Hungarian), correlates at |r| > 0.9
-with the agent-specific part of its temperature: the series minus the cluster mean, the mean regressed out. The
-baseline is the best affine guess of each agent's series from s, h and the weather, fitted in hindsight.
+with the agent-specific part of its temperature: the series minus the cluster mean, the mean regressed out. Where an
+attack says itself whom a claim is about, there is nothing to match: all its claims together must then leave less than
+1 − 0.9² of the square error that the mean of all agents leaves. The baseline is the best affine guess of each agent's
+series from s, h and the weather, fitted in hindsight.
 """
 
 from collections.abc import Sequence
@@ -75,6 +77,8 @@ class Guess:
     rows: IntArray | None = None  # rows of the fit it covers; None: the first ones
     scaled: bool = True  # in K from the reference; otherwise offset and scale are left open
     differences: bool = False  # from row to row, where levels are not claimed
+    about: tuple[int, ...] = ()  # places of the agents that the columns are about, NaN where nothing is claimed;
+    # empty: whose they are is not claimed
     note: str = ""
 
 
@@ -88,10 +92,15 @@ class Truth:
     series: FloatArray  # N × agents attacked, centred                                  [K]
     public: FloatArray  # N × p: s, h, outdoor, solar
     agents: int  # of the cluster
+    without_places: tuple[int, ...] = ()  # agents on the adversary's side
 
     def without(self, agents: Sequence[int]) -> "Truth":
         """For an adversary that has these agents on its side: their own series are no discovery."""
-        return replace(self, series=np.delete(self.series, list(agents), axis=1))
+        return replace(self, series=np.delete(self.series, list(agents), axis=1), without_places=tuple(agents))
+
+    def columns(self, guess: Guess) -> list[int]:
+        """Those of the agents that a guess is about."""
+        return [place - sum(gone < place for gone in self.without_places) for place in guess.about]
 
     def baseline_errors(self) -> FloatArray:
         """Mean square error of the baseline, agent by agent. [K²]"""
@@ -118,9 +127,20 @@ class Truth:
         """(agent, column, |r|) of the best one-to-one matching."""
         if guess.series.size == 0:
             return []
+        if guess.about:
+            left, mean = self.squares(guess)
+            explained = float(np.sqrt(max(0.0, 1.0 - left / mean)))
+            return [(i, j, explained) for j, i in enumerate(self.columns(guess))]
         r = self.specific_correlations(guess)
         agents, columns = linear_sum_assignment(-r)
         return [(int(i), int(j), float(r[i, j])) for i, j in zip(agents, columns, strict=True)]
+
+    def squares(self, guess: Guess) -> tuple[float, float]:
+        """Mean square error of claims about chosen agents, and of the mean of all in their place. [K²]"""
+        truth, claim = self._aligned(guess)
+        own, mean = truth[:, self.columns(guess)], truth.mean(axis=1, keepdims=True)
+        claimed = np.isfinite(claim)
+        return float(((own - claim)[claimed] ** 2).mean()), float(((own - mean)[claimed] ** 2).mean())
 
     def errors(self, guess: Guess, pairs: list[tuple[int, int]]) -> FloatArray:
         """Mean square error of matched columns. [K²]"""
@@ -132,7 +152,7 @@ class Truth:
             if not guess.scaled:  # the claim on top of what the baseline knows
                 columns = np.column_stack([np.ones(len(y)), self.public[rows], y])
                 y = columns @ np.linalg.lstsq(columns, x, rcond=None)[0]
-            found.append(float(((x - y) ** 2).mean()))
+            found.append(float(np.nanmean((x - y) ** 2)))
         return np.array(found)
 
 
@@ -159,6 +179,12 @@ def best(truth: Truth, guesses: list[Guess]) -> Guess:
     return max(guesses, key=lambda g: (recovered(truth, g), -len(g.note)), default=NOTHING)
 
 
+def includes(stronger: str, weaker: str) -> bool:
+    """Whether one adversary can do whatever another can: the same party with as many agents on its side, or more."""
+    (party, more), (other, fewer) = (who.partition("+")[::2] for who in (stronger, weaker))
+    return int(more or 0) >= int(fewer or 0) and other in (party, party.removeprefix("dishonest "))
+
+
 def score(
     truth: Truth,
     guess: Guess,
@@ -179,7 +205,10 @@ def score(
     floor = float(np.sqrt(baseline[hit].mean() if hit else baseline.mean()))
     strongest = max((r for *_, r in matched), default=0.0)
     remarks = [text for text in (guess.note, note) if text]
-    if not pairs and matched:
+    if guess.about and guess.series.size:
+        left, mean = truth.squares(guess)
+        remarks.append(f"off by {left**0.5:.2g} K, the mean of all by {mean**0.5:.2g} K")
+    elif not pairs and matched:
         remarks.append(f"highest |r| {strongest:.2f}")
     return Finding(
         attack=attack,

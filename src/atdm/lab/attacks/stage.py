@@ -1,14 +1,14 @@
 """A run whose aggregator the adversary plays: real agents, real bytes, and a hand on every message to them."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 import msgspec
 import numpy as np
 
-from atdm.crypto.keys import derive, digest
+from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.data import Cluster
 from atdm.errors import RunAborted
 from atdm.kernel.design import REFERENCE_TEMP
@@ -24,7 +24,8 @@ from atdm.protocol.messages import Abort, Message, ToAgent, ToAggregator, decode
 from atdm.protocol.opened import OpenPart
 from atdm.protocol.part import Part
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.readings import dithered, positions, public_inputs
+from atdm.protocol.readings import Readings, dithered, positions, public_inputs
+from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes
 from atdm.run import enrol, weather_of
@@ -45,37 +46,84 @@ class Stage:
     """The agents of a cluster, over one or more runs. Places are places in the roster."""
 
     def __init__(
-        self, cluster: Cluster, rules: Rules, random_bytes: RandomBytes = os.urandom, share: bool = True
+        self,
+        cluster: Cluster,
+        rules: Rules,
+        random_bytes: RandomBytes = os.urandom,
+        share: bool = True,
+        seeds: Sequence[bytes] = (),
     ) -> None:
-        self.cluster = cluster
-        self.agents, _ = enrol(cluster, rules, random_bytes, keep=True, share=share)
+        """seeds: of the keys of the authority and of agents, in the order of `enrol`, where they were there before."""
+        self.cluster, self.rules, self._random_bytes = cluster, rules, random_bytes
+        self._seeds: list[bytes] = []
+        before = iter(seeds)
+
+        def draw(size: int) -> bytes:
+            self._seeds.append(next(before, b"") or random_bytes(size))
+            return self._seeds[-1]
+
+        self.agents, _ = enrol(cluster, rules, draw, keep=True, share=share)
         for agent in self.agents:  # a simulation lifts it; the limits on ridge and training share stay lifted
             own = replace(agent.own.rules, solver_tolerance=rules.solver_tolerance)
             agent.own = replace(agent.own, rules=own)
         self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
         self.attempts = 0
 
+    def fresh(self) -> "Stage":
+        """The same agents, at the same places, as they were when they had been asked nothing yet."""
+        return Stage(self.cluster, self.rules, self._random_bytes, seeds=self._seeds[: 1 + 2 * len(self.agents)])
+
+    def enrolled_anew(self, since: int) -> "Stage":
+        """The same homes with new keys and empty accounts, in a newer roster of the same authority; since: the first
+        UTC day they may give."""
+        anew = Stage(self.cluster, self.rules, self._random_bytes, seeds=self._seeds[:1])
+        anew.take(anew.roster_of(range(len(anew.agents)), 2, since))
+        return anew
+
+    def roster_of(self, places: Iterable[int], serial: int, since: int = 0) -> Roster:
+        """Signed by the authority."""
+        members = [self.agents[0].roster.members[place] for place in places]
+        entries = [(member.name, member.owner, member.identity) for member in members]
+        first = {member.identity: since for member in members}
+        return sign_roster(SigningKey(self._seeds[0]), entries, serial, first)
+
+    def take(self, roster: Roster) -> None:
+        """Every agent is handed a roster of the authority before it answers; whether it takes it is its own rule."""
+        for agent in self.agents:
+            agent._renew_roster = lambda: roster
+
+    def reads(self, place: int, readings: Readings) -> None:
+        """The agent's own file changed."""
+        agent = self.agents[place]
+        agent.own = replace(agent.own, readings=readings)
+
     def play(
         self,
         plan: AnyPlan,
         *,
+        roster: Roster | None = None,
         alter: Alter | None = None,
         watch: Watch | None = None,
         choose: Choose = usual_choice,
         until: Callable[[Aggregator], bool] | None = None,
     ) -> Aggregator:
-        """One run, to its end or until the adversary has seen enough; then everybody is told that it failed."""
-        roster, weather = self.agents[0].roster, weather_of(self.cluster)
+        """One run, to its end or until the adversary has seen enough; then everybody is told that it failed.
+
+        roster: whom the adversary announces it to, where not to the agents' own roster.
+        """
+        weather, roster = weather_of(self.cluster), roster or self._newest()
+        known = {agent.own.identity.public: place for place, agent in enumerate(self.agents)}
+        places = [known[member.identity] for member in roster.members]
         aggregator = Aggregator(
             plan=plan, roster=roster, weather=weather, attempt=self.attempts, keep=True, choose=choose
         )
         self.attempts += 1
 
         def hear(place: int, reply: bytes) -> bytes:
-            forged = watch(place, decode_to_aggregator(reply, len(reply))) if watch is not None else None
+            forged = watch(places[place], decode_to_aggregator(reply, len(reply))) if watch is not None else None
             return reply if forged is None else encode(forged)
 
-        deliver = one_by_one(len(roster), lambda place, data: self._deliver(place, data, alter))
+        deliver = one_by_one(len(roster), lambda place, data: self._deliver(places[place], data, alter))
         enough = False
 
         def after() -> list[Outgoing] | None:
@@ -87,6 +135,11 @@ class Stage:
 
         pump(aggregator, len(roster), deliver, hear=hear, after=after)
         return aggregator
+
+    def _newest(self) -> Roster:
+        """The roster that agents look for before they answer."""
+        renew = self.agents[0]._renew_roster
+        return self.agents[0].roster if renew is None else renew()
 
     def _deliver(self, place: int, data: bytes, alter: Alter | None) -> list[bytes]:
         if alter is not None:

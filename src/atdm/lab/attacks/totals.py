@@ -50,6 +50,14 @@ def subset_sums(view: View) -> list[Guess]:
     return [_orthogonal(steps[rows], rows + 1, hidden, noise) for noise in NOISES]
 
 
+def unit_steps(view: View) -> Guess:
+    """What the lattice attack claims where it is given no total: one step in one row, for each of the rows it takes.
+    A sensor that moves once in them is hit by chance."""
+    steps = np.diff(view.totals(), axis=0)
+    rows = _quiet_rows(steps, view.public.agents - len(view.colluders))
+    return Guess(series=np.eye(len(rows)), rows=rows + 1, scaled=False, differences=True)
+
+
 def _quiet_rows(steps: FloatArray, hidden: int) -> IntArray:
     """Rows in which little happens: small private integers make the problem easy."""
     norms = np.linalg.norm(steps, axis=1)
