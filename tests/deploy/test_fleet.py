@@ -271,7 +271,7 @@ def test_homes_die_join_and_return_and_a_model_comes_without_a_person(
     why = f"no answer from {replaced} within 4 s"
     assert f"broken off after readings of {days[2]} to {days[3]} were asked for: {why}" in said
     assert f"asking once more for {days[2]} to {days[3]}, in case everybody is back" in said
-    assert f"lost, because other homes may not sum these days any more: {days[2]} to {days[3]} ({why})" in said
+    assert f"lost, unless all of that company come back: {days[2]} to {days[3]} ({why})" in said
     given = {int(stamp.timestamp()) // DAY - BORDER for stamp in before.state.index}
     assert given == {-8, -7, -4, -3, -2, -1} and before.agents == 18
     assert after.fit.agents == 22 and after.fit.out == {} and len(after.fit.state) == 3 * 24 - HOLE // HOUR

@@ -22,6 +22,7 @@ from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Origin
 from atdm.protocol.company import flags
+from atdm.transport.nats import AgentLink
 from atdm.use.series import continued, with_rows
 from tests.deploy.theatre import AGENTS, ROWS, ROWS_A_DAY, Theatre
 
@@ -289,6 +290,51 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
         with pytest.raises(RunAborted):
             seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]), until=theatre.cluster.time[-1])
             watch_rows(theatre.config(server.url, wait=0.3), model, theatre.said.append, theatre.keep, seeing)
+
+
+def test_a_home_that_answers_and_then_hangs_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    """It says each time that it is in, and sends no sum: it counts as heard when it last did."""
+    theatre = Watched(tmp_path, weights="equal")
+    victim, others = theatre.stage.names[1], [name for name in theatre.stage.names if name != theatre.stage.names[1]]
+
+    async def play():
+        async with theatre.agents(server.url) as seats:
+            model = await theatre.fit(server.url)
+            write_data(theatre.stage, theatre.cluster)
+            reply, key = AgentLink._reply, seats[victim].keys.identity.public.hex()
+
+            async def hang(self, slot):
+                if not (self._up.endswith(key) and slot >= 1):
+                    await reply(self, slot)
+
+            monkeypatch.setattr(AgentLink, "_reply", hang)
+            with pytest.raises(RunAborted, match=f"then: waiting for {victim}, silent for less than 24 h"):
+                await theatre.watch(server.url, model, wait=1.0, rows=2, patience=86400.0)
+            await theatre.watch(server.url, model, wait=1.0, patience=86400.0)
+
+    with theatre.stage.server() as server:
+        asyncio.run(play())
+    assert list(theatre.table.index) == list(theatre.cluster.time[-LATER + 1 :])
+    assert theatre.is_true(pd.Series(1 / len(others), index=others))
+
+
+def test_rows_that_cannot_be_kept_end_the_watch(tmp_path):
+    """Asking for the next ones would lose them too; a run that fails does not end it."""
+    theatre = Watched(tmp_path, weights="equal")
+
+    def full(_found):
+        raise UsageError("cannot write observed.csv: No space left on device")
+
+    async def play():
+        async with theatre.agents(server.url):
+            model = await theatre.fit(server.url)
+            write_data(theatre.stage, theatre.cluster)
+            theatre.keep = full
+            with pytest.raises(UsageError, match="No space left"):
+                await asyncio.wait_for(theatre.watch(server.url, model, follow=True), 30)
+
+    with theatre.stage.server() as server:
+        asyncio.run(play())
 
 
 def grid_model(run: bytes = bytes(32)) -> atdm.Model:

@@ -109,7 +109,9 @@ def account(
     state: Annotated[
         Path, typer.Argument(help="State folder of an agent; without --state the folder `state` beside its keys.")
     ],
-    roster: Annotated[Path | None, typer.Option(help="roster.json, to show the others by name.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="roster.json, to show the others by name; the one the agent keeps if not given.")
+    ] = None,
     pause: Annotated[bool, typer.Option("--pause", help="Stay out of every run from the next one on.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="End the pause.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Stay out for good; asks first.")] = False,
@@ -124,5 +126,5 @@ def account(
         typer.confirm("Leave for good? Only a new enrolment undoes it", abort=True, err=True)
     for choice in wanted:
         choose(state, choice)
-    found = statement(read_account(state), names_in(roster), choice_of(state), chosen_since(state))
+    found = statement(read_account(state), names_in(state, roster), choice_of(state), chosen_since(state))
     show(found) if as_json else out.print(account_table(found))

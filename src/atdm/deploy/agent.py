@@ -133,11 +133,12 @@ def read_account(state: Path) -> Account:
     return account
 
 
-def names_in(roster: Path | None) -> dict[bytes, str]:
-    """Identity keys → names, for display only: the roster's signature is not checked."""
-    if roster is None:
+def names_in(state: Path, roster: Path | None) -> dict[bytes, str]:
+    """Identity keys → names, for display only: the roster's signature is not checked. None: the one the agent keeps."""
+    path = state / "roster.json" if roster is None else roster
+    if roster is None and not path.exists():
         return {}
-    return {member.identity: member.name for member in read_unchecked_roster(roster).members}
+    return {member.identity: member.name for member in read_unchecked_roster(path).members}
 
 
 def agent_files(

@@ -27,12 +27,11 @@ from atdm.deploy.notices import NO_WEATHER
 from atdm.deploy.observe import Observation, collect_observation
 from atdm.errors import AtdmError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.company import bits, flags
+from atdm.protocol.company import bits, rows_asked
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Weather, window
 from atdm.protocol.session import Run
 from atdm.transport.nats import NatsConfig
-from atdm.types import BoolArray
 
 ATTEMPTS = 3  # runs in a row that may break off before any reading left
 
@@ -153,7 +152,7 @@ class _Collecting:
             await self._through(rows_on(plan, days))
         lost = [f"{spelled(left)} ({each.why})" for each in broken if (left := set(each.days) - self.days)]
         for text in lost:
-            self.office.say(f"lost, because other homes may not sum these days any more: {text}")
+            self.office.say(f"lost, unless all of that company come back: {text}")
         if not self.portions:
             raise problem or RunAborted(f"nothing was collected, and these days are lost: {'; '.join(lost)}")
         if problem is not None and not self.office.stopped:
@@ -199,13 +198,13 @@ class _Collecting:
 
 def rows_on(plan: Collect, days: Collection[int]) -> Collect:
     """Of the rows of a plan those on some days."""
-    wanted = _asked(plan) & np.isin(window(plan) // DAY, sorted(days))
+    wanted = rows_asked(plan) & np.isin(window(plan) // DAY, sorted(days))
     return msgspec.structs.replace(plan, asked=bits(wanted))
 
 
 def rows_after(plan: Collect, day: int) -> Collect | None:
     """Of the rows of a plan those after a day; None where there are none."""
-    later = _asked(plan) & (window(plan) // DAY > day)
+    later = rows_asked(plan) & (window(plan) // DAY > day)
     if not later.any():
         return None
     first = int(np.argmax(later))
@@ -213,10 +212,6 @@ def rows_after(plan: Collect, day: int) -> Collect | None:
     return msgspec.structs.replace(
         plan, start=plan.start + first * plan.step_seconds, length=plan.length - first, asked=asked
     )
-
-
-def _asked(plan: Collect) -> BoolArray:
-    return flags(plan.asked, plan.length) if plan.asked else np.ones(plan.length, dtype=bool)
 
 
 def spelled(days: Collection[int]) -> str:

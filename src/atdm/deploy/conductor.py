@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +24,7 @@ from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, flags
+from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, days_asked, flags
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Weather
@@ -112,6 +113,8 @@ class Conductor:
             if role.state is not AggregatorState.DONE:  # what was released is released once: it is kept
                 await self.hub.post(role.abort("the aggregator was stopped"))
         ended = time.monotonic()
+        if role.run is not None:
+            self._hear(role)
         try:
             await self._farewell(role)
         except asyncio.CancelledError:
@@ -142,9 +145,13 @@ class Conductor:
 
     async def _notify(self) -> None:
         """First of all, in a slot of its own: what was signed since an agent was last here."""
-        held = [self.hub.held.get(member.identity.hex(), ()) for member in self.roster.members]
-        lacking = {i: [n for n in self._notices if name_of(n) not in names] for i, names in enumerate(held)}
-        batch = [(i, pack(notices)) for i, notices in lacking.items() if notices]
+        named = {name_of(notice): notice for notice in self._notices}
+        packed = lru_cache(lambda lacking: pack([named[name] for name in lacking]))  # mostly all of them lack the same
+        batch = []
+        for i, member in enumerate(self.roster.members):
+            held = self.hub.held.get(member.identity.hex(), ())
+            if lacking := tuple(name for name in named if name not in held):
+                batch.append((i, packed(lacking)))
         if batch:
             await self.hub.post(batch)
         self._first = len(self.hub.slots)
@@ -163,9 +170,11 @@ class Conductor:
         return {place for place, ready in answers.items() if ready.reason in (PAUSED, LEFT)}
 
     def _hear(self, role: Aggregator) -> None:
-        """Note who answered; those without readings of the last days up to where they have some."""
+        """Note who answered and stayed; those without readings of the last days up to where they have some."""
         late, first = self._late(), first_day(self.plan)
         for place, ready in role.answers.items():
+            if self.roster.members[place].identity.hex() in self.silent:
+                continue  # one that answers and then hangs would be waited for without end
             inside = np.flatnonzero(flags(ready.days, day_count(self.plan)))
             until = (first + int(inside.max(initial=-1)) + 1) * DAY - 1 if place in late else self._last_row()
             self.fleet.record.hear([self.roster.members[place].identity.hex()], min(until, self._last_row()))
@@ -176,7 +185,7 @@ class Conductor:
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
                 first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion,
-                self._away,
+                days_asked(self.plan), self._away,
             )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)
@@ -212,7 +221,8 @@ class Conductor:
                 return
             company = {member.identity for member in role.members}
             silent = [m for m in (self.roster.members[i] for i in self.hub.silent()) if m.identity in company]
-            self.silent |= {member.identity.hex() for member in silent}
+            if len(silent) < len(company):  # else it is the line, and nobody's fault
+                self.silent |= {member.identity.hex() for member in silent}
             names = listed([member.name for member in silent] or ["somebody"])
             await self._send(role.abort(f"no answer from {names} within {patience:g} s"))
             return
@@ -250,7 +260,6 @@ class Conductor:
     async def _begin(self, role: Aggregator, batch: Sequence[tuple[int | None, bytes]]) -> None:
         """Where the answers are in: say who is in and who is out."""
         if role.run is not None:
-            self._hear(role)
             inside = {member.name for member in role.members}
             places = tuple(i for i, m in enumerate(self.roster.members) if m.name in inside)
             self.report(Company(places, role.out()))

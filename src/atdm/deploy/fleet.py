@@ -101,11 +101,12 @@ class Fleet:
 
     def next_days(
         self, first: int, now: float, outages: Outages, late: Callable[[], Collection[int]] = tuple,
-        most: int = MOST_DAYS, away: Callable[[], Collection[int]] = tuple,
+        most: int = MOST_DAYS, wanted: BoolArray | None = None, away: Callable[[], Collection[int]] = tuple,
     ) -> Choose:  # fmt: skip
         """The first days of a window, at most so many, that can be summed now by one company; first: the window's first
         UTC day; late: places of agents that have no readings yet of the last days: for these days they count as not
-        having answered; away: places of agents whose owners stay out: nothing is given up for them.
+        having answered; wanted: days of which rows are asked for, all where it is None; away: places of agents whose
+        owners stay out: nothing is given up for them.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -122,6 +123,8 @@ class Fleet:
             for i in range(count):
                 if days.sum() == most:
                     break
+                if wanted is not None and not wanted[i]:
+                    continue
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
                 found, waiting = self._company(first + i, inside, answered, enrolled, now, outages)

@@ -15,11 +15,11 @@ import pandas as pd
 from atdm.data.format import Format
 from atdm.deploy.agent import Say, describe_plan, on_signal
 from atdm.deploy.aggregator import parse_stamp
-from atdm.deploy.collecting import Office, collect
+from atdm.deploy.collecting import Office, Portion, collect
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.fleet import OUTAGES, Outages, whole
 from atdm.deploy.observe import Observation, observe_plan, released_by
-from atdm.errors import PeerError, RunAborted, UsageError
+from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
 from atdm.protocol.options import WeightsName
 
@@ -60,6 +60,7 @@ class Observer:
     keep: Keep
     seeing: Seeing
     stopped: bool = False
+    unkept: AtdmError | None = None  # why rows could not be kept: going on would lose the next ones too
 
     async def run(self) -> None:
         this = asyncio.current_task()
@@ -74,7 +75,7 @@ class Observer:
                 try:
                     await self._collect_what_is_there()
                 except (RunAborted, PeerError, UsageError) as error:
-                    if not self.seeing.follow:
+                    if not self.seeing.follow or error is self.unkept:
                         raise
                     self.office.say(f"nothing more collected ({error})")
                 if not self.seeing.follow:
@@ -93,9 +94,14 @@ class Observer:
         plan = observe_plan(self.model, last, seeing.back, known=seeing.known(), weights=seeing.weights)
         self.office.say(f"asking for {describe_plan(plan)}")
         policy = whole(released_by(self.model).company) if plan.fit else None
-        await collect(
-            self.office, plan, lambda portion: self.keep(portion.observation()), policy=policy, outages=seeing.outages
-        )
+        await collect(self.office, plan, self._keep, policy=policy, outages=seeing.outages)
+
+    def _keep(self, portion: Portion) -> None:
+        try:
+            self.keep(portion.observation())
+        except AtdmError as error:
+            self.unkept = error
+            raise
 
 
 def until_next_row(model: Model, now: float) -> float:

@@ -130,9 +130,18 @@ def rows_of(plan: AnyPlan, days: BoolArray) -> IntArray:
     """The stamps of a plan's window that lie on the days of the run."""
     time = window(plan)
     asked = days[time // DAY - first_day(plan)]
-    if isinstance(plan, Collect) and plan.asked:
-        asked = asked & flags(plan.asked, plan.length)
+    if isinstance(plan, Collect):
+        asked = asked & rows_asked(plan)
     return time[asked]
+
+
+def rows_asked(plan: Collect) -> BoolArray:
+    return flags(plan.asked, plan.length) if plan.asked else np.ones(plan.length, dtype=bool)
+
+
+def days_asked(plan: Collect) -> BoolArray:
+    """Days of a plan's window of which rows are asked for."""
+    return np.bincount(window(plan) // DAY - first_day(plan), rows_asked(plan)) > 0
 
 
 def large_enough(owners: int, roster: Roster, least: int) -> bool:

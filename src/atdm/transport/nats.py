@@ -9,6 +9,7 @@ and `down.all` only, so a subject names its sender. NATS forgets what nobody lis
 slots (frames.py): the aggregator keeps its messages and sends those again that an agent has not answered when the
 agent says that it is there, and from time to time.
 
+An agent says by name what it holds of what everybody may have (`Here.held`), so that whoever sends knows what it lacks.
 Nothing here looks into a message.
 """
 
@@ -126,7 +127,7 @@ class Connection:
                     if not self.connections:
                         raise
                     level = logging.INFO if pause == LONGEST_PAUSE else logging.WARNING
-                    self._tell(level, "refused", f"{error}; trying again")
+                    self._tell(level, "refused", f"{error}, unless it was retired; trying again")
                     pause = LONGEST_PAUSE
                 except Exception as error:  # noqa: BLE001 - as in send
                     first = pause == FIRST_PAUSE and not self.connections  # said once, and not every minute
