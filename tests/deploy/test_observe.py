@@ -309,8 +309,8 @@ def test_a_home_that_answers_and_then_hangs_is_not_waited_for_without_end(tmp_pa
 
             monkeypatch.setattr(AgentLink, "_reply", hang)
             with pytest.raises(RunAborted, match=f"then: waiting for {victim}, silent for less than 24 h"):
-                await theatre.watch(server.url, model, wait=1.0, rows=2, patience=86400.0)
-            await theatre.watch(server.url, model, wait=1.0, patience=86400.0)
+                await theatre.watch(server.url, model, wait=1.0, rows=2, outages=OUTAGES["balance"])
+            await theatre.watch(server.url, model, wait=1.0, outages=OUTAGES["balance"])
 
     with theatre.stage.server() as server:
         asyncio.run(play())
