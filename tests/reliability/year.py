@@ -26,7 +26,7 @@ import tempfile
 from base64 import b64decode
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -315,7 +315,7 @@ class House:
 
     def start(self) -> None:
         self.party = Party(self.name, full=self.party.full)
-        self.year.world.begin(self.party, self._live(self.witness))
+        self.year.begin(self.party, self._live(self.witness))
 
     async def _live(self, witness: Witness) -> None:
         """The agent, started again whenever it ends: `Restart=on-failure`."""
@@ -412,6 +412,7 @@ class Year:
         self.record: ServiceRecord | None = None
         self.forecasts: list[Made] = []
         self.model, self.model_since, self.overdue = "", 0.0, 0.0  # its hash, since when; how long it was due  [s]
+        self.failed: asyncio.Future[None]
         self._due: float | None = None
         self._armed: list[list[Any]] = []
         self.said: deque[str] = deque(maxlen=200)
@@ -421,6 +422,14 @@ class Year:
         self.said.append(f"{datetime.fromtimestamp(self.world.now(), UTC):%m-%d %H:%M} {text}")
         if self.verbose:
             print(self.said[-1], flush=True)
+
+    def begin(self, party: Party, work: Coroutine[Any, Any, None]) -> None:
+        """Have a party live; what ends it that is no error of ours, or Wrong, ends the rehearsal."""
+        self.world.begin(party, work).add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)
 
     # Before it begins
 
@@ -443,6 +452,7 @@ class Year:
             self.world.run(self._play())
 
     async def _play(self) -> None:
+        self.failed = self.world.loop.create_future()
         self.enrol()
         self.sign()
         for house in self.houses[:HOMES]:
@@ -452,10 +462,10 @@ class Year:
         tasks += [asyncio.ensure_future(self._look_at_accounts())]
         ending = asyncio.ensure_future(self.world.until(self.end))
         while not ending.done():
-            done, left = await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            done, left = await asyncio.wait([ending, self.failed, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            tasks = [task for task in left if task is not ending]
+            tasks = [task for task in left if task is not ending and task is not self.failed]
         self.check_accounts()
         self.check_record()
 
@@ -552,7 +562,7 @@ class Year:
     def _start_desk(self) -> None:
         self._due = None
         self.desk = Party("desk", skew=self.desk.skew, full=self.desk.full)
-        self.world.begin(self.desk, self._serve())
+        self.begin(self.desk, self._serve())
 
     async def _serve(self) -> None:
         """`atdm serve`, started again whenever it ends."""
