@@ -165,7 +165,7 @@ def test_health_is_true_to_the_state_and_to_a_desk_that_hangs(stage: Stage, monk
     stage.service.check(late)
     stage.board.put(stage.service.state(late))
     status, _, body = stage.get("/health")
-    assert status == 503 and json.loads(body) == {"ok": False, "why": ["no row for 8.0 h"]} or "no row" in body
+    assert status == 503 and json.loads(body)["ok"] is False and "no row for" in json.loads(body)["why"][0]
     assert "atdm_healthy 0.0" in stage.get("/metrics")[2]
     stage.service.check(stage.now)
     stage.show()
