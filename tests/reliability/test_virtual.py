@@ -58,9 +58,9 @@ def test_a_killed_party_runs_no_further_line_and_its_locks_are_free(tmp_path):
         world.kill(party)
         await asyncio.sleep(100)
         lock(tmp_path).close()
+        return list(said)
 
-    world.run(play())
-    assert said == []
+    assert world.run(play()) == []
 
 
 def test_nobody_waits_for_ever():
@@ -156,3 +156,30 @@ def test_who_is_there_is_called_every_two_seconds_while_somebody_is_waited_for(r
 
     world.run(play())
     assert 60 / CALL_EVERY <= len(calls) <= 60 / CALL_EVERY + 2 * len(theatre.stage.names)
+
+
+def test_a_home_that_was_left_out_takes_the_next_announcement_also_where_the_clock_was_set_back(real, tmp_path):
+    shutil.copytree(real[0], tmp_path / "virtual")
+    theatre, world = reopen(tmp_path / "virtual", "equal"), World(START, 0)
+    aggregator, answered = Party("aggregator"), []
+
+    async def ask(excluded: set[str]) -> None:
+        with Office(theatre.config(URL), silent) as office:
+            conductor = office.conductor(rows_of_plan(theatre.plan), excluded=excluded)
+            async with conductor.hub:
+                role, _ = await conductor.carry()
+            answered.append({role.roster.members[place].identity.hex() for place in role.answers})
+
+    async def play() -> None:
+        seats = [theatre.seat(name) for name in theatre.stage.names]
+        for seat in seats:
+            world.begin(Party(seat.agent.name), link_agent(seat, (URL,), silent).run())
+        out = {seats[0].keys.identity.public.hex()}
+        await world.begin(aggregator, ask(out))
+        aggregator.skew = -5 * 3600.0
+        await world.begin(aggregator, ask(out))
+        for seat in seats:
+            seat.close()
+
+    world.run(play())
+    assert len(answered) == 2 and all(len(keys) == len(theatre.stage.names) for keys in answered)

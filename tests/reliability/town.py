@@ -32,7 +32,7 @@ class Town:
 
     def weather(self) -> pd.DataFrame:
         """As files have it."""
-        index = pd.to_datetime(self.time, unit="s", utc=True).rename("time")
+        index = pd.to_datetime(self.time, unit="s", utc=True).as_unit("ns").rename("time")
         return pd.DataFrame(
             {"outdoor_temp_c": self.outdoor.round(2), "solar_w_m2": (1000 * self.solar).round(1)}, index
         )

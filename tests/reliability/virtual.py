@@ -278,12 +278,17 @@ class Wire:
         subjects: Sequence[str],
         received: Callable[[str, bytes], Awaitable[None]],
         opened: Callable[[], Awaitable[None]],
+        _name: str = "",
     ) -> None:
         self._broker, self._received, self._opened = broker, received, opened
         self.subjects, self.attached = tuple(subjects), False
         self.inbox: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
         self.servers, self.refused, self.connections, self.largest = ", ".join(config.servers), "", 0, LARGEST
         PARTY.get().wires.add(self)
+
+    @property
+    def connected(self) -> bool:
+        return self.attached
 
     async def send(self, to: str, data: bytes) -> None:
         if self.attached:

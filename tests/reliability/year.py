@@ -1,7 +1,7 @@
 """A year of operation on a virtual clock: forty homes, their agents, the NATS server and the aggregator's desk.
 
     python -m tests.reliability.year --days 365 --seed 1     plays it, says what it found; 1 where something was wrong
-    python -m tests.reliability.year --days 84 --outages leave      under another policy for homes with an outage
+    python -m tests.reliability.year --days 56 --outages wait balance leave      under three settings for outages
 
 Real are the agents with their journals on disk and their links, the authority's rosters, and all of `atdm serve` but
 its page. Stood in for are the clock, the NATS server and the force that brings bytes to the platter (virtual.py), and
@@ -26,14 +26,16 @@ import tempfile
 from base64 import b64decode
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -44,7 +46,6 @@ from atdm.data.sources.source import Rows, Source
 from atdm.deploy import collecting, service
 from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent, read_account
 from atdm.deploy.collecting import Office, Portion
-from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.enrolment import (
     create_agent,
     create_aggregator,
@@ -57,10 +58,12 @@ from atdm.deploy.enrolment import (
 from atdm.deploy.fleet import OUTAGES, OutagesName
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.observe import Observation
+from atdm.deploy.owner import choose
 from atdm.deploy.record import ServiceRecord
 from atdm.deploy.service_rules import read_rules
-from atdm.deploy.service_state import State
-from atdm.errors import AtdmError
+from atdm.deploy.service_state import Outlook, State
+from atdm.deploy.serving import config_of
+from atdm.errors import AtdmError, UsageError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Collect
@@ -72,7 +75,7 @@ from tests.reliability.town import Town, build
 from tests.reliability.virtual import PARTY, Party, World
 
 HOMES, JOINING = 40, 5
-STEP, EVERY = 3600, 6 * 3600  # s from row to row, and from one asking to the next
+STEP, EVERY = 3600, 6  # s from row to row; h from one asking to the next
 DAY, BLOCK, HOLE, ASKINGS = 86400, 28, 6 * 3600, 4  # s, days, s, times: as docs/spec.md has them
 FIRST_DAY = 20096  # 8 January 2025; a block of companies ends eight days later
 BEFORE = 3  # days of readings that are there when the desk is first started
@@ -80,6 +83,7 @@ FILLED = 2 * 3600  # s between two readings, between which a home fills its gap
 QUANTUM = 0.01  # °C of the sensors; agents dither by a tenth of it
 SERVERS = ("tls://nats:4222",)
 UPDATED = 24 * 3600.0  # s after which the desk updates its model, by its rules
+TICK = 3 * 3600.0  # s between two looks of the desk at what is due; its minute is for people who look at the page
 RESTART = 600.0  # s after which whatever watches over an agent or the desk starts it again
 MOST_MESSAGES = 400  # of one asking, about: faults are set to strike at one of them
 
@@ -311,7 +315,7 @@ class House:
 
     def start(self) -> None:
         self.party = Party(self.name, full=self.party.full)
-        self.year.world.begin(self.party, self._live(self.witness))
+        self.year.begin(self.party, self._live(self.witness))
 
     async def _live(self, witness: Witness) -> None:
         """The agent, started again whenever it ends: `Restart=on-failure`."""
@@ -353,27 +357,46 @@ deadline = "10min"
 file = "weather.csv"
 [collect]
 step = "1h"
-every = "6h"
+every = "{every}h"
 history = "3d"
 outages = "{outages}"
 [model]
 first_after = "7d"
 [forecast]
-every = "6h"
+every = "{every}h"
 [alarms]
-no_rows_for = "12h"
+no_rows_for = "24h"
 """
+
+
+def town_of(days: int, seed: int) -> Town:
+    """A rehearsal's; its weather reaches as far as the last forecast."""
+    return build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
+
+
+class Made(NamedTuple):
+    """A forecast."""
+
+    when: float  # s since 1970
+    origin: int  # last row known  [s since 1970]
+    values: dict[int, float]  # by stamp  [°C]
+
+    @classmethod
+    def of(cls, when: float, outlook: Outlook) -> "Made":
+        values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
+        return cls(when, int(outlook.origin), {int(stamp): value for stamp, value in values if value is not None})
 
 
 class Year:
     """One rehearsal."""
 
-    def __init__(self, folder: Path, days: int, seed: int, *, outages: OutagesName = "balance") -> None:
-        self.folder, self.days, self.seed, self.outages = folder, days, seed, outages
+    def __init__(self, folder: Path, days: int, seed: int, outages: OutagesName, every: int) -> None:
+        """every: h from one asking to the next."""
+        self.folder, self.days, self.seed, self.outages, self.every = folder, days, seed, outages, every
         self.start = float(FIRST_DAY * DAY)
         self.end = self.start + days * DAY
         self.world, self.bytes = World(self.start, seed), random.Random(seed).randbytes
-        self.town = build(FIRST_DAY - BEFORE, days + BEFORE + 3, HOMES + JOINING, seed, STEP)
+        self.town = town_of(days, seed)
         self.faults = drawn_faults(seed, self.start, days, HOMES)
         self.keys, self.roster = folder / "keys", folder / "roster.json"
         self.rosters: dict[bytes, Roster] = {}
@@ -387,8 +410,9 @@ class Year:
         self.desk_down: set[Fault] = set()
         self.server_down: set[Fault] = set()
         self.record: ServiceRecord | None = None
-        self.forecasts: list[tuple[float, int, dict[int, float]]] = []  # when made, last row known, stamp → °C
+        self.forecasts: list[Made] = []
         self.model, self.model_since, self.overdue = "", 0.0, 0.0  # its hash, since when; how long it was due  [s]
+        self.failed: asyncio.Future[None]
         self._due: float | None = None
         self._armed: list[list[Any]] = []
         self.said: deque[str] = deque(maxlen=200)
@@ -399,6 +423,14 @@ class Year:
         if self.verbose:
             print(self.said[-1], flush=True)
 
+    def begin(self, party: Party, work: Coroutine[Any, Any, None]) -> None:
+        """Have a party live; what ends it that is no error of ours, or Wrong, ends the rehearsal."""
+        self.world.begin(party, work).add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
     # Before it begins
 
     def enrol(self) -> None:
@@ -407,7 +439,7 @@ class Year:
         for house in self.houses[:HOMES]:
             house.make_keys()
         self.town.weather().to_csv(self.folder / "weather.csv", date_format="%Y-%m-%dT%H:%M:%SZ")
-        (self.folder / "rules.toml").write_text(RULES.format(outages=self.outages))
+        (self.folder / "rules.toml").write_text(RULES.format(outages=self.outages, every=self.every))
 
     def sign(self) -> None:
         roster, _ = create_roster(self.keys, self.roster, ["localhost"])
@@ -415,11 +447,12 @@ class Year:
 
     def play(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(service, "TICK", 3600.0)  # s; its minute is for people who look at the page
+            patch.setattr(service, "TICK", TICK)
             self.world.broker.heard = self._carried
             self.world.run(self._play())
 
     async def _play(self) -> None:
+        self.failed = self.world.loop.create_future()
         self.enrol()
         self.sign()
         for house in self.houses[:HOMES]:
@@ -429,10 +462,10 @@ class Year:
         tasks += [asyncio.ensure_future(self._look_at_accounts())]
         ending = asyncio.ensure_future(self.world.until(self.end))
         while not ending.done():
-            done, left = await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            done, left = await asyncio.wait([ending, self.failed, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            tasks = [task for task in left if task is not ending]
+            tasks = [task for task in left if task is not ending and task is not self.failed]
         self.check_accounts()
         self.check_record()
 
@@ -463,8 +496,10 @@ class Year:
     def _strike(self, fault: Fault) -> None:
         self.hear(f"fault: {fault.what} {fault.home} until {fault.end - self.start:.0f}")
         house = self.houses[fault.home]
-        if fault.what in ("an agent killed", "a home without power", "a home paused", *LASTING[:2]):
+        if fault.what in ("an agent killed", "a home without power", *LASTING[:2]):
             house.hold(fault)
+        elif fault.what == "a home paused":
+            choose(house.identity / "state", "paused")
         elif fault.what == "an agent's disk full":
             house.party.full = True
         elif fault.what == "the server killed":
@@ -481,8 +516,11 @@ class Year:
 
     def _mend(self, fault: Fault) -> None:
         house = self.houses[fault.home]
-        if fault.what in ("an agent killed", "a home without power", "a home paused"):
+        if fault.what in ("an agent killed", "a home without power"):
             house.free(fault)
+        elif fault.what == "a home paused":
+            with suppress(UsageError):  # it has a new key meanwhile, and no account yet
+                choose(house.identity / "state", "takes part")
         elif fault.what == "an agent's disk full":
             house.party.full = False
         elif fault.what == "a home dead":
@@ -524,7 +562,7 @@ class Year:
     def _start_desk(self) -> None:
         self._due = None
         self.desk = Party("desk", skew=self.desk.skew, full=self.desk.full)
-        self.world.begin(self.desk, self._serve())
+        self.begin(self.desk, self._serve())
 
     async def _serve(self) -> None:
         """`atdm serve`, started again whenever it ends."""
@@ -538,12 +576,7 @@ class Year:
 
     async def _operate(self) -> None:
         rules = read_rules(self.folder / "rules.toml")
-        fleet = AggregatorConfig(
-            identity=rules.fleet.identity, roster=rules.fleet.roster, servers=rules.fleet.servers,
-            wait=rules.fleet.wait.total_seconds(), deadline=rules.fleet.deadline.total_seconds(),
-            at_least=rules.fleet.at_least,
-        )  # fmt: skip
-        with ServiceRecord(rules.record, self._clock()) as record, Office(fleet, self.hear) as office:
+        with ServiceRecord(rules.record, self._clock()) as record, Office(config_of(rules), self.hear) as office:
             self.record = record
             self._squeeze()
             sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
@@ -567,10 +600,8 @@ class Year:
         """Rule 3, and what was forecast."""
         self.seen["states published"] += 1
         now, outlook = self.world.now(), state.forecast
-        if outlook is not None and (not self.forecasts or self.forecasts[-1][1] != outlook.origin):
-            values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
-            known = {int(stamp): value for stamp, value in values if value is not None}
-            self.forecasts.append((now, int(outlook.origin), known))
+        if outlook is not None and (not self.forecasts or self.forecasts[-1].origin != outlook.origin):
+            self.forecasts.append(Made.of(now, outlook))
         if state.model is None or state.now is None or state.model.until is None:
             return
         if state.model.hash != self.model:
@@ -667,104 +698,105 @@ class Figures:
         ]
 
 
-class Centre:
-    """A trusted centre: the same desk, shown every reading of the forty homes the hour it is made."""
-
-    def __init__(self, year: Year) -> None:
-        self.year, town = year, year.town
-        index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
-        both = {
-            "aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1),
-            "load_kw": town.load[:, :HOMES].sum(axis=1),
-        }
-        self.table = pd.DataFrame(both, index).assign(agents=HOMES)
-        self.made: dict[int, dict[int, float]] = {}  # last row known → stamp → °C
-
-    def play(self) -> None:
-        rules = read_rules(self.year.folder / "rules.toml")
-        sky = service.WeatherFile(rules.weather.file, rules.weather.timezone)
-        names = list(self.year.town.names[:HOMES])
-        with ServiceRecord(self.year.folder / "centre" / "centre.sqlite", self.year.start) as record:
-            desk = service.Service(rules, record, sky)
-            for now in np.arange(self.year.start + 60, self.year.end, EVERY).tolist():
+def centre_forecasts(days: int, seed: int, every: int) -> list["Made"]:
+    """Those of a trusted centre: the same desk, shown all readings of the forty homes as soon as they are made."""
+    town, made = town_of(days, seed), []
+    index = pd.to_datetime(town.time, unit="s", utc=True).rename("time")
+    both = {"aggregate_temp_c": town.temperature[:, :HOMES].mean(axis=1), "load_kw": town.load[:, :HOMES].sum(axis=1)}
+    table, start = pd.DataFrame(both, index).assign(agents=HOMES), float(FIRST_DAY * DAY)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rules.toml").write_text(RULES.format(outages="balance", every=every))
+        rules, sky = read_rules(Path(folder) / "rules.toml"), town.weather()
+        with ServiceRecord(Path(folder) / "centre.sqlite", start) as record:
+            desk = service.Service(rules, record, lambda: sky)
+            for now in np.arange(start + 60, start + days * DAY, every * 3600).tolist():
                 plan = desk.asking(now)
-                assert plan is not None
-                stamps = pd.to_datetime([plan.start, plan.start + (plan.length - 1) * STEP], unit="s", utc=True)
-                run = desk.begin(plan, now)
-                assert run is not None
-                found = Observation(table=self.table[stamps[0] : stamps[1]], asked=plan.length, ledger=[], out={},
-                                    inside=tuple(names))  # fmt: skip
-                desk.keep(run, found)
+                run = None if plan is None else desk.begin(plan, now)
+                if plan is None or run is None:
+                    raise Wrong("the centre does not ask for what is there")
+                ends = pd.to_datetime([plan.start, plan.start + (plan.length - 1) * STEP], unit="s", utc=True)
+                desk.keep(run, Observation(table=table[ends[0] : ends[1]], asked=plan.length, ledger=[], out={}))
                 desk.end(run, now, None)
                 desk.work(now)
                 outlook = desk.state(now).forecast
                 if outlook is not None:
-                    values = zip(outlook.time, outlook.columns["aggregate_temp_c"], strict=True)
-                    self.made[int(outlook.origin)] = {int(t): v for t, v in values if v is not None}
+                    made.append(Made.of(now, outlook))
+    return made
 
 
-def figures(year: Year) -> Figures:
+def figures(year: Year, centre: Sequence[Made]) -> Figures:
     """The desk's forecasts beside those of a trusted centre, at the same hours."""
-    centre = Centre(year)
-    centre.play()
     first, town = int(year.town.time[0]), year.town
-    desk_fresh, centre_fresh, desk_ahead, centre_ahead = [], [], [], []
+    made, by_origin = [each.when for each in year.forecasts], {each.origin: each for each in year.forecasts}
+    fresh: list[tuple[float, float]] = []  # errors of the desk and of the centre  [K]
+    ahead: list[tuple[float, float]] = []
 
-    def truth(stamp: int, homes: Collection[int]) -> float:
-        return float(town.temperature[(stamp - first) // STEP, sorted(homes)].mean())
+    def error(of: Made, target: int, homes: Collection[int]) -> float:
+        return of.values[target] - float(town.temperature[(target - first) // STEP, sorted(homes)].mean())
 
-    made = [when for when, _, _ in year.forecasts]
-    for origin in sorted(centre.made):
-        target = origin + DAY
-        latest = bisect_right(made, origin + 1800.0) - 1  # half an hour after the row: the desk has asked for it
-        if latest < 0 or target > year.end or target not in centre.made[origin]:
+    for theirs in centre:
+        latest = bisect_right(made, theirs.when + 1800.0) - 1  # half an hour later the desk has asked for the same rows
+        now_and = int(theirs.when) // STEP * STEP + DAY
+        if latest < 0 or max(now_and, theirs.origin + DAY) > year.end:
             continue
-        _, known, values = year.forecasts[latest]
-        homes = year.rows[known][2]
-        if target in values:
-            desk_fresh.append(values[target] - truth(target, homes))
-            centre_fresh.append(centre.made[origin][target] - truth(target, range(HOMES)))
-        if known in centre.made and known + DAY in values and known + DAY <= year.end:
-            desk_ahead.append(values[known + DAY] - truth(known + DAY, homes))
-            centre_ahead.append(centre.made[known][known + DAY] - truth(known + DAY, range(HOMES)))
+        ours = year.forecasts[latest]
+        if now_and in ours.values:
+            fresh.append((error(ours, now_and, year.rows[ours.origin][2]), error(theirs, now_and, range(HOMES))))
+        if (ours := by_origin.get(theirs.origin, ours)).origin == theirs.origin:
+            target = theirs.origin + DAY
+            ahead.append((error(ours, target, year.rows[ours.origin][2]), error(theirs, target, range(HOMES))))
     hours = year.days * DAY // STEP
     within = [homes for stamp, (_, _, homes) in year.rows.items() if year.start <= stamp < year.end]
-    rms = [float(np.sqrt(np.mean(np.square(errors)))) for errors in
-           (desk_fresh, centre_fresh, desk_ahead, centre_ahead)]  # fmt: skip
+    rms = [float(np.sqrt(np.mean(np.square(column)))) for both in (fresh, ahead) for column in zip(*both, strict=True)]
     return Figures(
         year.outages, year.days, len(within) / hours, sum(map(len, within)) / hours / HOMES, *rms, year.overdue / 3600
     )
 
 
-def rehearse(days: int, seed: int, outages: OutagesName = "balance", *, verbose: bool = False) -> tuple[Year, Figures]:
-    """Play it in a folder of its own; where something is wrong, what was said last is printed."""
+Centre = Future[list[Made]]
+
+
+def rehearse(
+    days: int, seed: int, centre: Centre, outages: OutagesName = "balance", every: int = EVERY, *, verbose: bool = False
+) -> tuple[Year, Figures]:
+    """Play it in a folder of its own. Where something is wrong, what was said last is printed."""
     folder = Path(tempfile.mkdtemp(prefix="atdm-year-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    year = Year(folder, days, seed, outages=outages)
+    year = Year(folder, days, seed, outages, every)
     year.verbose = verbose
     try:
         year.play()
-        return year, figures(year)
+        return year, figures(year, centre.result())
     except BaseException:
         print(*year.said, sep="\n")
-        print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --outages {outages}")
+        print(f"replay: python -m tests.reliability.year --days {days} --seed {seed} --every {every}")
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def trusted_centre(days: int, seed: int, every: int = EVERY) -> Iterator[Centre]:
+    """Its forecasts, made in a process of its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as other:
+        yield other.submit(centre_forecasts, days, seed, every)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.year")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--outages", choices=list(OUTAGES), default="balance")
+    parser.add_argument("--every", type=int, default=EVERY, help="hours from one asking to the next")
+    parser.add_argument("--outages", nargs="+", choices=list(OUTAGES), default=["balance"], help="one after the other")
     parser.add_argument("--verbose", action="store_true", help="print what the desk says")
     given = parser.parse_args(arguments)
-    began = process_time()
-    year, found = rehearse(given.days, given.seed, given.outages, verbose=given.verbose)
-    print(f"{given.days} days, seed {given.seed}, outages: {given.outages}")
-    print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
-    print(*found.lines(), sep="\n")
-    print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages")
+    with trusted_centre(given.days, given.seed, given.every) as centre:
+        for outages in given.outages:
+            began = process_time()
+            year, found = rehearse(given.days, given.seed, centre, outages, given.every, verbose=given.verbose)
+            print(f"{given.days} days, seed {given.seed}, outages: {outages}, asked every {given.every} h")
+            print(*(f"{count:7d} {what}" for what, count in sorted(year.seen.items())), sep="\n")
+            print(*found.lines(), sep="\n")
+            print(f"{process_time() - began:.0f} s of computing, {year.world.broker.carried} messages", flush=True)
     return 0
 
 

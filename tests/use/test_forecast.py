@@ -126,3 +126,9 @@ def test_what_cannot_be_forecast_is_refused_in_one_line(world, change, words):
     with pytest.raises(atdm.AtdmError, match=words) as refused:
         atdm.forecast(world.model, **asked)
     assert "\n" not in str(refused.value)
+
+
+def test_weather_may_have_time_stamps_of_any_resolution(world, found):
+    weather = world.weather.set_axis(world.weather.index.as_unit("s"))
+    again = atdm.forecast(world.model, world.fit.load, weather, truth=world.fit.state, start=str(world.start))
+    np.testing.assert_array_equal(again.table["aggregate_temp_c"], found.table["aggregate_temp_c"])

@@ -24,7 +24,7 @@ from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import NOT_YET, Choose, choose, days_asked, flags
+from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, days_asked, flags
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Weather
@@ -164,6 +164,11 @@ class Conductor:
         answers = {} if self.role is None else self.role.answers
         return {place for place, ready in answers.items() if ready.reason == NOT_YET}
 
+    def _away(self) -> set[int]:
+        """Places in the roster of agents whose owners paused them, or left."""
+        answers = {} if self.role is None else self.role.answers
+        return {place for place, ready in answers.items() if ready.reason in (PAUSED, LEFT)}
+
     def _hear(self, role: Aggregator) -> None:
         """Note who answered and stayed; those without readings of the last days up to where they have some."""
         late, first = self._late(), first_day(self.plan)
@@ -180,7 +185,7 @@ class Conductor:
         if policy is None and isinstance(self.plan, Collect):
             policy = self.fleet.record.next_days(
                 first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion,
-                days_asked(self.plan),
+                days_asked(self.plan), self._away,
             )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)

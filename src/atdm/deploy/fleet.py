@@ -101,11 +101,12 @@ class Fleet:
 
     def next_days(
         self, first: int, now: float, outages: Outages, late: Callable[[], Collection[int]] = tuple,
-        most: int = MOST_DAYS, wanted: BoolArray | None = None,
+        most: int = MOST_DAYS, wanted: BoolArray | None = None, away: Callable[[], Collection[int]] = tuple,
     ) -> Choose:  # fmt: skip
         """The first days of a window, at most so many, that can be summed now by one company; first: the window's first
         UTC day; late: places of agents that have no readings yet of the last days: for these days they count as not
-        having answered; wanted: days of which rows are asked for, all where it is None.
+        having answered; wanted: days of which rows are asked for, all where it is None; away: places of agents whose
+        owners stay out: nothing is given up for them.
 
         Raises RunAborted where nothing can be summed yet, and says for whom it waits.
         """
@@ -116,6 +117,7 @@ class Fleet:
                 self.heard.setdefault(key, now)  # a home that never came is waited for from now on
             count = len(next(iter(answers.values()))) if answers else 0
             late_ones = [place for place in late() if place in answers]
+            enrolled = frozenset(keys) - {keys[place] for place in away()}
             behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late_ones}
             days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
             for i in range(count):
@@ -125,7 +127,7 @@ class Fleet:
                     continue
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
-                found, waiting = self._company(first + i, inside, answered, frozenset(keys), now, outages)
+                found, waiting = self._company(first + i, inside, answered, enrolled, now, outages)
                 if waiting or (days.any() and found != company):
                     break
                 owners = owners_of([member for member in roster.members if member.identity.hex() in found])

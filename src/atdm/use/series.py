@@ -79,7 +79,7 @@ def span(
             there = spell((len(frame) - known) * model.step)
             raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten the horizon")
         frame = frame.iloc[: known + asked]
-    steps = np.diff(pd.DatetimeIndex(frame.index).asi8)
+    steps = np.diff(pd.DatetimeIndex(frame.index).as_unit("ns").asi8)
     if (steps != model.step.value).any():
         at = stamp(frame.index[int(np.argmax(steps != model.step.value))])
         raise DataError(f"weather and load do not follow the model's {spell(model.step)} step after {at}: fill the gap")

@@ -1,0 +1,75 @@
+"""What an outage of one home costs is the operator's setting: a day of all homes, or the home until the next block."""
+
+import numpy as np
+import pytest
+
+from atdm.crypto.keys import SigningKey
+from atdm.deploy.fleet import OUTAGES, Fleet
+from atdm.errors import RunAborted
+from atdm.protocol.account import BLOCK
+from atdm.protocol.plan import DAY
+from atdm.protocol.roster import Roster, sign_roster
+
+HOMES, FIRST, DAYS = 12, 28 * 700, 6  # days from the first one of a block
+NOW = (FIRST + DAYS) * DAY - 1.0
+
+
+@pytest.fixture(scope="module")
+def roster() -> Roster:
+    keys = [SigningKey(bytes([i]) * 32) for i in range(HOMES + 1)]
+    return sign_roster(keys[-1], [(f"home{i}", f"home{i}", key.public) for i, key in enumerate(keys[:-1])], 1)
+
+
+def answers(*out: tuple[int, int], silent: tuple[int, ...] = ()) -> dict[int, np.ndarray]:
+    """Everybody is in on all days but for (home, day), and but for those who do not answer."""
+    found = {place: np.ones(DAYS, dtype=bool) for place in range(HOMES) if place not in silent}
+    for place, day in out:
+        found[place][day] = False
+    return found
+
+
+def collected(fleet: Fleet, roster: Roster, setting: str, given: dict[int, np.ndarray], away: tuple[int, ...] = ()):
+    """(homes, day) of all days that runs one after the other sum."""
+    summed: list[tuple[int, int]] = []
+    first = FIRST
+    while first < FIRST + DAYS:
+        left = {place: days[first - FIRST :] for place, days in given.items()}
+        choose = fleet.next_days(first, NOW, OUTAGES[setting], away=lambda: away)
+        try:
+            company, days = choose(left, roster, 10)
+        except RunAborted:
+            return summed
+        settled = [first + int(day) for day in np.flatnonzero(days)]
+        fleet.settle(settled, tuple(roster.members[place].identity.hex() for place in company))
+        summed += [(len(company), day - FIRST) for day in settled]
+        first = settled[-1] + 1
+    return summed
+
+
+def test_a_day_out_costs_the_day_or_the_home_as_the_setting_says(roster):
+    given = answers((3, 1))
+    assert collected(Fleet(), roster, "balance", given) == [(12, day) for day in (0, 2, 3, 4, 5)]
+    assert collected(Fleet(), roster, "leave", given) == [(12, 0), *((11, day) for day in (1, 2, 3, 4, 5))]
+
+
+def test_days_are_given_up_up_to_the_settings_share_of_a_block(roster):
+    given = answers(*((3, day) for day in range(1, DAYS)))
+    for setting in ("wait", "balance"):
+        lost = [day for day in range(1, DAYS) if day < OUTAGES[setting].lost_share * BLOCK]
+        kept = collected(Fleet(), roster, setting, given)
+        assert kept == [(12, 0), *((11, day) for day in range(1, DAYS) if day not in lost)], setting
+
+
+def test_a_silent_home_is_waited_for_as_long_as_the_setting_says(roster):
+    given, key = answers(silent=(5,)), roster.members[5].identity.hex()
+    for setting, outages in OUTAGES.items():
+        for silence in (outages.patience - 1.0, outages.patience):
+            fleet = Fleet(heard={key: NOW - silence})
+            assert len(collected(fleet, roster, setting, given)) == (0 if silence < outages.patience else DAYS)
+
+
+def test_nothing_is_given_up_for_a_home_whose_owner_stays_out(roster):
+    given = answers(*((3, day) for day in range(DAYS)))
+    for setting in OUTAGES:
+        assert collected(Fleet(), roster, setting, given, away=(3,)) == [(11, day) for day in range(DAYS)]
+        assert collected(Fleet(), roster, setting, given, away=(3,)) != collected(Fleet(), roster, "wait", given)
