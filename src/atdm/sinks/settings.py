@@ -8,7 +8,6 @@ password_file = "/etc/atdm/mqtt.password"
 
 import ipaddress
 import logging
-import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -90,7 +89,7 @@ class S2(Settings, frozen=True, kw_only=True):
             raise UsageError(f"url {self.url}: write wss://HOST:PORT/PATH")
         if where.username or where.password or where.query:
             raise UsageError("url: has a password or token in it: give a token_file instead")
-        if self.token_file is not None or TOKEN in os.environ:
+        if self.token_file is not None or self.token() is not None:
             _guard(where.hostname, where.scheme == "wss", self.insecure, "write wss://, or insecure = true")
 
     def token(self) -> Secret | None:
