@@ -193,9 +193,9 @@ def test_a_key_enrolled_later_gives_no_day_before_and_keeps_its_first_day(folder
     shutil.rmtree(folder / "home 1")
     enrol(folder, 1, first=1)
     replace_key(folder, "home 1")  # the same home with a new key
-    assert since(20020) == {"home 0": 0, "home 1": 20020}
+    assert since(20020) == {"home 0": 0, "home 1": today() + 1}
     file.write_bytes(content)
-    assert since(20030) == {"home 0": 0, "home 1": 20020, "home 2": 20010}
+    assert since(20030) == {"home 0": 0, "home 1": today() + 1, "home 2": 20010}
     shutil.rmtree(folder / "home 0")
     enrol(folder, 1)
     replace_key(folder, "home 0")
@@ -280,8 +280,33 @@ def test_numbers_do_not_begin_anew_where_the_record_is_lost(folder, tmp_path):
     roster = tmp_path / "roster.json"
     create_roster(folder, roster, HOSTS)
     (folder / "enrolled.json").unlink()
-    with pytest.raises(UsageError, match="roster.json is roster 1 of this authority: restore the record") as caught:
-        create_roster(folder, roster, HOSTS)
+    with pytest.raises(UsageError, match="enrolled.json is missing: restore the record") as caught:
+        create_roster(folder, tmp_path / "elsewhere.json", HOSTS)
+    one_line(caught)
+
+
+def test_a_key_that_replaces_another_gives_no_day_that_the_other_may_have_given(folder, tmp_path):
+    """Also where --since is meant for a newcomer with history."""
+    enrol(folder, 3)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    shutil.rmtree(folder / "home 1")
+    enrol(folder, 1, first=1)
+    replace_key(folder, "home 1")
+    enrol(folder, 1, first=7)
+    roster, _ = create_roster(folder, tmp_path / "roster.json", HOSTS, since=100)
+    since = {member.name: member.since for member in roster.members}
+    assert since["home 1"] == today() + 1 and since["home 7"] == 100
+
+
+@pytest.mark.parametrize("name", ["9" * 4301, "two\nlines", "turned \u202e round", ""])
+def test_a_name_that_a_home_wrote_by_hand_is_checked_by_the_authority_too(folder, tmp_path, name, monkeypatch):
+    enrol(folder, 2)
+    with monkeypatch.context() as lying:
+        lying.setattr("atdm.deploy.enrolment._is_name", lambda text: True)
+        lying.setattr("atdm.deploy.enrolment.folder_name", lambda text: "odd")
+        create_agent(folder, name, os.urandom)
+    with pytest.raises(PeerError, match="printable characters") as caught:
+        create_roster(folder, tmp_path / "roster.json", HOSTS)
     one_line(caught)
 
 

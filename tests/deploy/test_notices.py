@@ -151,6 +151,14 @@ def test_a_roster_is_kept_if_the_authority_signed_it_and_its_number_is_higher(th
     assert (alone.state / "roster.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_home_that_lost_the_roster_it_kept_takes_no_older_one(theatre, tmp_path):
+    """Its journal knows the number; an older roster would make companies small, and its next start fail."""
+    alone = Alone(theatre, tmp_path)
+    alone.kept = Kept(alone.state, alone.keys, None, alone.weather, alone.said.append, least=2)
+    assert "roster 1 came, and this agent has seen 2: ignored" in alone.take(signed(alone, 1))
+    assert "was sent roster 2" in alone.take(signed(alone, 2))
+
+
 def test_a_newer_file_wins_and_one_that_cannot_be_read_is_passed_over(theatre, tmp_path):
     path = tmp_path / "roster.json"
     path.write_bytes(theatre.stage.roster.read_bytes())
@@ -306,6 +314,19 @@ def test_published_weather_is_checked_against_the_agents_own_and_never_replaced(
     assert "4 published rows of weather kept, 8 in all" in published(-1.0, 0.0, slice(0, 8))
     assert "4 published rows of weather differ from those kept before, which stay" in alone.said[-2]
     np.testing.assert_array_equal(kept(), own.outdoor[:8] + np.repeat([1.5, -1.0], 4))
+
+
+def test_weather_that_could_not_be_compared_is_wanted_again_and_nothing_new_is_not_written(theatre, tmp_path):
+    table = tmp_path / "weather.parquet"
+    alone = Alone(theatre, tmp_path, path=table)
+    rows = SignedWeather.of(weather_from(theatre.stage.weather), alone.authority)
+    assert "cannot be read" in alone.take(rows) or "no such file" in alone.said[-1].lower()
+    assert alone.kept.holds() == ()
+    table.write_bytes(theatre.stage.weather.read_bytes())
+    assert "published rows of weather kept" in alone.take(rows) and len(alone.kept.holds()) == 1
+    written = (alone.state / "weather.json").stat().st_mtime_ns
+    alone.take(rows)
+    assert (alone.state / "weather.json").stat().st_mtime_ns == written
 
 
 # Who is there

@@ -849,7 +849,7 @@ MUTANTS = (
     Mutant("messages", "words of others are one printable line",
            (Edit(messages, "one_line", 'c if c.isprintable() else " "', "c"),), ONE_LINE),
     Mutant("messages", "no days beyond number are answered",
-           off((agents.Agent, "_verdict", "reason is not None and day_count(plan) > MOST_DAYS")),
+           off((agents.Agent, "_verdict", "reason is not None and not 0 < day_count(plan) <= MOST_DAYS")),
            partial(test_kept.test_a_plan_that_no_window_can_have_is_refused_before_anything_is_allocated,
                    "collect", "length", 2**63 - 1, "4194304")),
 )  # fmt: skip

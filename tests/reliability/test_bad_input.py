@@ -17,6 +17,7 @@ from atdm.protocol import agent as agents_module
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import (
     OVERHEAD,
+    Announce,
     Ask,
     Finished,
     Keys,
@@ -28,7 +29,7 @@ from atdm.protocol.messages import (
     encode,
 )
 from atdm.protocol.options import fit_options
-from atdm.protocol.plan import Plan, check_plan
+from atdm.protocol.plan import Collect, Plan, check_plan
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session, announce_hash, begin_run
@@ -95,6 +96,18 @@ def test_a_plan_of_another_version_is_refused() -> None:
     check_plan(plan)
     with pytest.raises(UsageError, match="version"):
         check_plan(msgspec.structs.replace(plan, version=1))
+
+
+@pytest.mark.parametrize("step, length", [(-(2**63), 2**40), (0, 5), (1800, -(2**40)), (2**63 - 1, 2**63 - 1)])
+def test_an_announcement_of_no_days_is_answered_and_ends_nobody(step: int, length: int) -> None:
+    agent = stand(place("waiting"))
+    plan = Collect(step_seconds=step, start=0, length=length)
+    message = encode(Announce(plan=plan, roster=agent.roster.hash(), attempt=2**50))
+    try:
+        [reply] = agent.receive(message)
+    except PeerError:
+        return  # ignored
+    assert msgspec.msgpack.decode(reply)["type"] in ("Ready", "Refuse")  # out on the one day, or refused
 
 
 @pytest.mark.parametrize("kind", [0xC6, 0xDD, 0xDF, 0xDB], ids=["bytes", "list", "map", "text"])

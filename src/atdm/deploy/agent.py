@@ -99,7 +99,9 @@ def prepare_agent(
         raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
     held = lock(state)
     try:
-        kept = Kept(state, keys, roster, weather, say)
+        saved, _ = Disk(state / "journal").read()
+        seen = 0 if saved is None else decode_snapshot(saved).memory.serial
+        kept = Kept(state, keys, roster, weather, say, least=seen)
         agent = Agent(
             identity=keys.identity,
             secret=keys.secret,
@@ -200,9 +202,17 @@ async def _serve(agents: Sequence[RunningAgent], servers: tuple[str, ...], say: 
     with on_signal(stopping):
         links = [link_agent(running, servers, say) for running in agents]
         tasks = [asyncio.create_task(link.run()) for link in links]
+        homes = set(tasks)
         tasks += [asyncio.create_task(each) for each in (_wait(stop), keep_watchdog(), _tell_systemd(links))]
+        left = set(tasks)
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                unknown = {task for task in done & homes if isinstance(task.exception(), PeerError)}
+                if done - unknown or not left & homes:
+                    break
+                for task in unknown:  # a home that is not enrolled yet, or no longer, does not take the others with it
+                    say(Line(f"{task.exception()}; other homes here go on", event="lost", level=logging.WARNING))
         finally:
             for task in tasks:
                 task.cancel()

@@ -14,7 +14,6 @@ Rule 3: a roster is renewed under the next number; a key has one name for life, 
         enrols again.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -39,7 +38,7 @@ from atdm.transport.disk import replace_file
 from atdm.transport.nkey import nkey_public
 
 MOST_FILE_BYTES = 64 << 20  # a roster of 100 000 agents
-NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
+LONGEST_NAME = 100  # characters
 AGGREGATOR: Literal["aggregator"] = "aggregator"
 RECORD = "enrolled.json"  # of the authority
 T = TypeVar("T")
@@ -129,6 +128,7 @@ def create_authority(folder: Path, random_bytes: RandomBytes, *, rehearsal: bool
     write_key_file(folder / "authority.key", seed)
     ca, key = make_ca()
     _write_private(folder / "ca.key", key)
+    _write(folder / RECORD, Register())
     return _write(folder / "authority.json", Pinned(SigningKey(seed).public, ca))
 
 
@@ -197,12 +197,17 @@ def create_roster(
         raise UsageError(f"{folder}: no enrolment.json of any agent: collect them from the agents into this folder")
     if len(aggregators) > 1:
         raise UsageError(f"{folder}: enrolment files of {len(aggregators)} aggregators: keep one of them")
-    known = _register(folder, output)
+    known = _register(folder)
     _check_gone_keys(agents, known)
     _check_new_keys(agents)
     _check_known_keys(agents, known)
     first = 0 if known.serial == 0 else today() + 1 if since is None else since  # its home may have given this morning
-    keys = {a.identity.hex(): known.keys.get(a.identity.hex(), Enrolled(a.name, a.owner, first)) for a in agents}
+    earliest = {each.successor: (each.gone or 0) + 1 for each in known.keys.values() if each.successor}
+    named = {a.identity.hex(): a for a in agents}
+    keys = {
+        key: known.keys.get(key, Enrolled(a.name, a.owner, max(first, earliest.get(key, 0))))  # as long as the old gave
+        for key, a in named.items()
+    }
     days = {bytes.fromhex(key): each.since for key, each in keys.items()}
     roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, days)
     nats = output.parent / "nats"
@@ -288,19 +293,15 @@ def _requests(folder: Path) -> dict[Path, Request]:
     return {path: _read_request(path) for path in sorted(folder.glob("**/*enrolment.json"))}
 
 
-def _register(folder: Path, output: Path | None = None) -> Register:
-    """The authority's record; a new one only where nothing says that there was one. output: where the roster goes."""
+def _register(folder: Path) -> Register:
+    """The authority's record, which is there from its first day."""
     record = folder / RECORD
-    if record.exists():
-        return _read(record, Register, "the authority's record of rosters")
-    if output is not None and output.exists():
-        with contextlib.suppress(PeerError):
-            roster = read_roster(output, read_authority(folder / "authority.json").authority)
-            raise UsageError(
-                f"{record} is missing, and {output} is roster {roster.serial} of this authority: restore the record "
-                "from a backup; without it numbers would begin anew, which agents refuse, and retired keys come back"
-            )
-    return Register()
+    if not record.exists():
+        raise UsageError(
+            f"{record} is missing: restore the record from a backup; without it numbers would begin anew, which agents "
+            "refuse, and retired keys come back"
+        )
+    return _read(record, Register, "the authority's record of rosters")
 
 
 def _check_gone_keys(agents: Sequence[Request], known: Register) -> None:
@@ -367,8 +368,8 @@ def _create(
     authority: Path | None,
 ) -> Path:
     for text in (name, owner):
-        if not NAME.fullmatch(text):
-            raise UsageError(f"name {text!r}: give 1 to 100 printable characters")
+        if not _is_name(text):
+            raise UsageError(f"name {text!r}: give 1 to {LONGEST_NAME} printable characters")
     source = folder / "authority.json" if authority is None else authority
     if not source.exists():
         raise UsageError(
@@ -450,12 +451,18 @@ def read_signed_weather(path: Path, authority: bytes) -> SignedWeather:
     return signed
 
 
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
+
 def _read_request(path: Path) -> Request:
     request = _read(path, Request, "an enrolment.json written by `atdm enroll`")
     try:
         verify(request.identity, request.signature, *request.fields())
     except PeerError:
         raise PeerError(f"{path}: not signed by the identity it names: get the file again from its owner") from None
+    if not (_is_name(request.name) and _is_name(request.owner)):  # whoever wrote it, it is shown on pages
+        raise PeerError(f"{path}: names that are not 1 to {LONGEST_NAME} printable characters: get the file again")
     if not re.fullmatch(r"U[A-Z2-7]{55}", request.nkey):  # it goes into the server's configuration
         raise PeerError(f"{path}: has no public nkey: get the file again from its owner")
     return request

@@ -79,10 +79,11 @@ class Kept:
     """What one agent keeps of what was published, in its state folder."""
 
     def __init__(
-        self, folder: Path, keys: AgentKeys, roster: Path | None, weather: OwnWeather, say: Callable[[str], None]
-    ) -> None:
-        """roster: a file that wins where its number is higher."""
-        self._keys, self._file, self._own, self._say = keys, roster, weather, say
+        self, folder: Path, keys: AgentKeys, roster: Path | None, weather: OwnWeather, say: Callable[[str], None],
+        least: int = 0,
+    ) -> None:  # fmt: skip
+        """roster: a file that wins where its number is higher; least: the number of the newest that was ever seen."""
+        self._keys, self._file, self._own, self._say, self._least = keys, roster, weather, say, least
         self._places = folder / "roster.json", folder / "weather.json"
         self._roster = read_roster(self._places[0], keys.pinned.authority) if self._places[0].exists() else None
         self._weather = _read_weather(self._places[1])
@@ -98,9 +99,13 @@ class Kept:
         """Keep what a message brings, as far as the rules allow; what they do not is said in the agent's own log."""
         try:
             for notice in unpack(message):
+                try:
+                    self._take_roster(notice) if isinstance(notice, Roster) else self._take_weather(notice)
+                except PeerError:
+                    self._seen.append(name_of(notice))  # nor wanted another time
+                    raise
                 self._seen.append(name_of(notice))
-                self._take_roster(notice) if isinstance(notice, Roster) else self._take_weather(notice)
-        except (PeerError, DataError) as error:
+        except AtdmError as error:
             self._tell(str(error))
 
     # Rosters
@@ -131,6 +136,8 @@ class Kept:
         check_roster(roster, self._keys.pinned.authority)
         if self._roster is not None and roster.serial <= self._roster.serial:
             raise PeerError(f"roster {roster.serial} came, and this agent keeps {self._roster.serial}: ignored")
+        if roster.serial < self._least:
+            raise PeerError(f"roster {roster.serial} came, and this agent has seen {self._least}: ignored")
         self._keep(roster)
         self._tell(f"was sent roster {roster.serial}, with {len(roster)} agents")
 
@@ -168,8 +175,9 @@ class Kept:
         other = (new.outdoor[both] != self._weather.outdoor[at]) | (new.solar[both] != self._weather.solar[at])
         if other.any():
             self._tell(f"{int(other.sum())} published rows of weather differ from those kept before, which stay")
-        self._weather = _joined(self._weather, new, fresh)
-        replace_file(self._places[1], json_bytes(SignedWeather.of(self._weather)))
+        if fresh.any():
+            self._weather = _joined(self._weather, new, fresh)
+            replace_file(self._places[1], json_bytes(SignedWeather.of(self._weather)))
         self._tell(f"{int(fresh.sum())} published rows of weather kept, {len(self._weather.time)} in all")
 
     def _near(self, new: Weather) -> BoolArray:

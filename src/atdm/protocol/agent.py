@@ -247,17 +247,17 @@ class Agent:
         if roster is self.roster and self.own.memory.serial == roster.serial:
             return
         check_roster(roster, self._authority)
-        roster.index(self._identity.public)
         if roster.serial < self.own.memory.serial:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
+        self.own.memory.serial = roster.serial  # seen, whether or not this agent is in it
         self.name = roster.members[roster.index(self._identity.public)].name
-        self.roster, self.own.memory.serial = roster, roster.serial
+        self.roster = roster
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""
         reason = BY_CHOICE[self._choice] or self._reason_to_stay_out(plan)
-        if reason is not None and day_count(plan) > MOST_DAYS:
-            raise RunAborted(reason)  # too many days to answer one by one
+        if reason is not None and not 0 < day_count(plan) <= MOST_DAYS:
+            raise RunAborted(reason)  # too many days to answer one by one, or none
         if reason is not None:
             return Verdict(np.zeros(len(plan_days(plan)), dtype=bool), reason)
         self._read_on(plan)
