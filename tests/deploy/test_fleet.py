@@ -83,8 +83,10 @@ class Town:
         draw = np.random.default_rng(seed).bytes
         for home in homes:
             create_agent(self.keys, home, draw)
-        for home in new_keys:
-            replace_key(self.keys, home)
+        for home in new_keys:  # on the day before they give again, as the town's own clock has it
+            with pytest.MonkeyPatch.context() as clock:
+                clock.setattr("atdm.deploy.enrolment.today", lambda: since - 1)
+                replace_key(self.keys, home)
         create_roster(self.keys, self.roster, ["127.0.0.1"], since)
 
     def write(self, until: int, homes: list[str]) -> None:
