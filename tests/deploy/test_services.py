@@ -10,12 +10,15 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from atdm.deploy import notify
+from atdm.deploy.agent import _serve
 from atdm.deploy.log import Line, start_log
 from atdm.deploy.server import LocalServer
+from atdm.errors import PeerError, UsageError
 from tests.deploy.test_owner import logging_kept
 from tests.deploy.theatre import Theatre
 
@@ -258,3 +261,28 @@ def test_a_command_that_is_interrupted_exits_with_130(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
+
+
+class Ending:
+    """A home's connection that ends in some way."""
+
+    def __init__(self, error: Exception, after: float) -> None:
+        self.error, self.after, self.connection = error, after, SimpleNamespace(connected=True, servers="")
+
+    async def run(self) -> None:
+        await asyncio.sleep(self.after)
+        raise self.error
+
+
+def test_a_home_that_the_server_never_knew_does_not_take_down_the_others_of_its_process(monkeypatch) -> None:
+    said: list[str] = []
+    lines = {
+        "unknown": Ending(PeerError("does not know this party's nkey"), 0.0),
+        "known": Ending(UsageError("disk"), 0.3),
+    }
+    monkeypatch.setattr("atdm.deploy.agent.link_agent", lambda running, servers, say: lines[running])
+    with pytest.raises(UsageError, match="disk"):
+        asyncio.run(_serve(["unknown", "known"], ("tls://nowhere:1",), said.append))
+    assert said == ["does not know this party's nkey; other homes here go on"]
+    with pytest.raises(PeerError, match="nkey"):  # and where nobody is left, the process ends
+        asyncio.run(_serve(["unknown"], ("tls://nowhere:1",), said.append))

@@ -5,7 +5,6 @@ Rule 2: every value has a unit and limits; a refusal names the file and the key.
 Rule 3: paths are those seen from the folder of the file.
 """
 
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -15,6 +14,7 @@ import pandas as pd
 from msgspec import Meta, Struct
 
 from atdm.data.clock import duration, spell, zone
+from atdm.data.settings import read_toml
 from atdm.deploy.fleet import OutagesName
 from atdm.errors import AtdmError, DataError
 from atdm.protocol.account import BLOCK
@@ -151,14 +151,7 @@ class ServiceRules(Table, frozen=True, kw_only=True):
 
 def read_rules(path: Path) -> ServiceRules:
     """The rules of a file, or one line that says which key of it is wrong."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"{path}: {error.strerror}: give the rules of the desk, atdm serve --example prints some"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is not TOML ({error}): correct it") from None
+    document = read_toml(path, "give the rules of the desk, atdm serve --example prints some")
     _check_keys(path, document, ServiceRules, "")
     try:
         rules = msgspec.convert(document, ServiceRules, dec_hook=lambda kind, value: _decoded(path, kind, value))

@@ -13,7 +13,7 @@ from atdm.deploy.fleet import OUTAGES, Fleet
 from atdm.deploy.record import DecisionRow, RunRow
 from atdm.deploy.service_rules import ServiceRules
 from atdm.protocol.account import BLOCK
-from atdm.protocol.company import OWNERS_SHARE
+from atdm.protocol.company import owners_needed
 from atdm.protocol.plan import DAY
 from atdm.protocol.roster import Roster
 
@@ -163,10 +163,9 @@ def fleet_state(roster: Roster, fleet: Fleet, out: dict[str, str], now: float, r
         elif standing == "out" and company is not None:
             why = why or "left out of this block's company, in again with the next block"
         homes.append(Home(name=member.name, standing=standing, why=why if standing != "in" else "", heard=heard))
-    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
     return FleetState(
         serial=roster.serial, enrolled=len(roster), inside=sum(home.standing == "in" for home in homes),
-        needed=max(rules.fleet.at_least, share), block_ends=float(block.stop * DAY),
+        needed=owners_needed(roster, rules.fleet.at_least), block_ends=float(block.stop * DAY),
         lost_days=sum(day in fleet.lost for day in block), fit_days=len(settled), homes=homes,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import State
 from atdm.errors import UsageError
 from atdm.model.fitted import Model
-from atdm.protocol.company import OWNERS_SHARE
+from atdm.protocol.company import owners_needed
 from atdm.protocol.plan import Collect
 from atdm.protocol.roster import Roster
 from atdm.sinks.results import Results, Sent
@@ -106,8 +106,7 @@ def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]
     """What the desk would do, line by line; raises at the first thing that is wrong. Nobody is asked."""
     _, pinned = read_aggregator(rules.fleet.identity)
     roster = read_roster(rules.fleet.roster, pinned.authority)
-    share = -(-roster.owners() * OWNERS_SHARE[0] // OWNERS_SHARE[1])
-    needed = max(rules.fleet.at_least, share)
+    needed = owners_needed(roster, rules.fleet.at_least)
     if roster.owners() < needed:
         raise UsageError(f"{rules.fleet.roster}: {roster.owners()} owners, {needed} are needed: enrol more homes")
     config_of(rules)

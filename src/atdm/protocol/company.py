@@ -144,6 +144,12 @@ def days_asked(plan: Collect) -> BoolArray:
     return np.bincount(window(plan) // DAY - first_day(plan), rows_asked(plan)) > 0
 
 
+def owners_needed(roster: Roster, least: int) -> int:
+    """For a company, as people are told it."""
+    part, whole = OWNERS_SHARE
+    return max(least, -(-part * roster.owners() // whole))
+
+
 def large_enough(owners: int, roster: Roster, least: int) -> bool:
     part, whole = OWNERS_SHARE
     return owners >= least and whole * owners >= part * roster.owners()

@@ -9,7 +9,6 @@ password_file = "/etc/atdm/mqtt.password"
 import ipaddress
 import logging
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from atdm.data.settings import read_toml
 from atdm.data.sources.secret import Secret, read_secret
 from atdm.errors import DataError, UsageError
 
@@ -132,13 +132,7 @@ KINDS: dict[str, type[Settings]] = {"flexmeasures": FlexMeasures, "s2": S2, "mqt
 
 def read_sinks(path: Path) -> dict[str, Settings]:
     """Kind → settings, of every sink that a TOML file has a table for."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is not TOML ({error}): write a table for each sink, such as [mqtt]") from None
-    return parse_sinks(table, str(path))
+    return parse_sinks(read_toml(path, "write a table for each sink, such as [mqtt]"), str(path))
 
 
 def parse_sinks(table: Mapping[str, Any], where: str) -> dict[str, Settings]:

@@ -6,7 +6,6 @@ PATH.toml         source = "NAME:ADDRESS" and its options, so that command lines
 """
 
 import inspect
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from atdm.data.format import Format
+from atdm.data.settings import read_toml
 from atdm.data.sources.source import Source
 from atdm.errors import DataError, UsageError
 
@@ -76,12 +76,7 @@ def open_source(
 
 def _described(path: Path, more: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """What a TOML file says; options given besides count more."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f'{path}: is not TOML ({error}): write lines like source = "homeassistant:home.db"') from None
+    content = read_toml(path, 'write lines like source = "homeassistant:home.db"')
     spec = content.pop("source", None)
     if not isinstance(spec, str):
         raise DataError(f'{path}: does not say its source: write a line like source = "homeassistant:home.db"')
