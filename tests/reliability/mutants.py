@@ -282,7 +282,7 @@ TEN = every(test_account.test_a_company_has_ten_owners_and_two_thirds_of_the_ros
 TOTALS = every(test_account.test_there_is_one_total_for_three_owners_and_never_more_than_five)
 LADDERS = claims.test_a_ladder_of_ridges_goes_up_to_the_first_without_a_negative_weight
 LOST = test_store.test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_it_did_before
-DEGREES = test_graph.test_default_degree_is_complete_to_200_and_logarithmic_above
+DEGREES = test_graph.test_the_default_degree_is_complete_to_200_and_logarithmic_above
 WIRE = test_vectors.test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it
 ONE_LINE = every(test_kept.test_words_of_another_party_are_shown_as_one_printable_line)
 IN_RANGE, AGREED = "in_range", "check_words(words, keys).tobytes() == checks.tobytes()"

@@ -1,20 +1,19 @@
 """Who masks with whom: everybody up to 200 agents, a random regular graph above.
 
 The regular graph is Harary's: agents sit on a ring in a random order, each joined to the degree/2 nearest on either
-side. Its degree makes two events rarer than 2^-sigma: that the honest agents fall apart into groups whose sums could
-be told apart, and that some agent has too many colluding neighbours.
+side. Its degree makes it rarer than 2^-sigma that the honest agents fall apart into groups whose sums could be told
+apart, of which an agent alone among colluding neighbours is one.
 
-The bounds are those of the parameter finder in google-parfait/federated-compute (Bell et al., CCS 2020), whose
-published values the tests reproduce. The order must come from a seed nobody can choose alone: every agent's nonce.
+The bound is that of the parameter finder in google-parfait/federated-compute (Bell et al., CCS 2020). The finder has
+a second one, for the shares from which neighbours rebuild the masks of somebody who dropped out: here nobody holds a
+share of anything, and a run that somebody leaves ends. The tests add it and reproduce the published values. The order
+must come from a seed nobody can choose alone: every agent's nonce.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-
-import numpy as np
-import numpy.typing as npt
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
@@ -24,7 +23,6 @@ COMPLETE_UP_TO = 200  # agents; up to here a regular graph would save little tim
 COLLUDING = 0.33
 DROPPING = 0.10
 SIGMA = 80  # the last agent to answer can try nonces until the graph suits it: 2^40 tries are in reach, 2^80 are not
-ETA = 40
 _WORDS_AT_ONCE = 1024
 
 
@@ -33,24 +31,21 @@ def degree(agents: int) -> int:
     return agents - 1 if agents <= COMPLETE_UP_TO else regular_degree(agents)
 
 
-def regular_degree(
-    agents: int, colluding: float = COLLUDING, dropping: float = DROPPING, *, sigma: int = SIGMA, eta: int = ETA
-) -> int:
-    """Smallest even degree that is safe but for a chance of 2^-sigma and reaches enough survivors but for 2^-eta."""
-    colluders, droppers = _share_of(agents, colluding), _share_of(agents, dropping)
-    logs = _log_factorials(agents)
-    for k in range(2, agents, 2):
-        if not _stays_connected(agents, k, colluders + droppers, sigma, logs):
-            continue
-        corrupt = _most_marked(agents, colluders, k, math.ldexp(1.0, -sigma - 1) / agents, logs)
-        # V = ceil((1 - delta) n) survive = n - floor(delta n)
-        reachable = _fewest_marked(agents, agents - droppers, k, math.ldexp(1.0, -eta) / agents, logs)
-        if corrupt < reachable:
-            return k
-    raise UsageError(
-        f"no regular graph of {agents} agents withstands {colluding:.0%} colluding and {dropping:.0%} dropping: "
-        "use the complete graph or assume less"
-    )
+def regular_degree(agents: int, colluding: float = COLLUDING, dropping: float = DROPPING, *, sigma: int = SIGMA) -> int:
+    """Smallest even degree at which those who neither collude nor drop stay connected but for a chance of 2^-sigma."""
+    lost = _share_of(agents, colluding) + _share_of(agents, dropping)
+    if lost > agents - 2:
+        raise UsageError(f"{colluding:.0%} colluding and {dropping:.0%} dropping of {agents}: nobody is left to hide")
+    degrees = range(2, agents, 2)
+    return next((k for k in degrees if stays_connected(agents, k, lost, sigma)), agents - 1)
+
+
+def stays_connected(n: int, k: int, lost: int, sigma: int) -> bool:
+    """n(n-k-1)/2 · lost!(n-k)! / (n!(lost-k)!) < 2^-(sigma+1): it takes two runs of k/2 lost agents to cut the ring."""
+    if k > lost or k >= n - 1:
+        return True
+    log_cuts = math.log(n * (n - k - 1) / 2) + sum(math.log((lost - i) / (n - i)) for i in range(k))
+    return log_cuts < -(sigma + 1) * math.log(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,40 +118,3 @@ def _share_of(agents: int, rate: float) -> int:
     if not 0 <= rate < 1:
         raise UsageError(f"a rate of {rate!r} of the agents: give a number from 0 to below 1")
     return math.floor(Fraction(str(rate)) * agents)  # the decimal that was written, not its binary neighbour
-
-
-def _log_factorials(count: int) -> npt.NDArray[np.float64]:
-    logs = np.zeros(count + 1)
-    np.cumsum(np.log(np.arange(1, count + 1)), out=logs[1:])
-    return logs
-
-
-def _stays_connected(n: int, k: int, lost: int, sigma: int, logs: npt.NDArray[np.float64]) -> bool:
-    """n(n-k-1)/2 · lost!(n-k)! / (n!(lost-k)!) < 2^-(sigma+1): it takes two runs of k/2 lost agents to cut the ring."""
-    if k > lost or k >= n - 1:
-        return True
-    log_cuts = math.log(n * (n - k - 1) / 2) + logs[lost] + logs[n - k] - logs[n] - logs[lost - k]
-    return bool(log_cuts < -(sigma + 1) * math.log(2))
-
-
-def _most_marked(n: int, marked: int, k: int, chance: float, logs: npt.NDArray[np.float64]) -> int:
-    """Smallest x such that more than x of k neighbours are marked with at most this chance."""
-    lowest, weights = _hypergeometric(n, marked, k, logs)
-    more = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
-    return lowest + int(np.argmax(more <= chance))
-
-
-def _fewest_marked(n: int, marked: int, k: int, chance: float, logs: npt.NDArray[np.float64]) -> int:
-    """Largest t such that fewer than t of k neighbours are marked with at most this chance."""
-    lowest, weights = _hypergeometric(n, marked, k, logs)
-    fewer = np.append(0.0, np.cumsum(weights)[:-1])
-    return lowest + int(np.flatnonzero(fewer <= chance)[-1])
-
-
-def _hypergeometric(n: int, marked: int, k: int, logs: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray[np.float64]]:
-    """Chance of x marked among k drawn from n, for each possible x; and the first x."""
-    lowest = max(0, k - (n - marked))
-    x = np.arange(lowest, min(marked, k) + 1)
-    inside = logs[marked] - logs[x] - logs[marked - x]
-    outside = logs[n - marked] - logs[k - x] - logs[n - marked - k + x]
-    return lowest, np.exp(inside + outside - (logs[n] - logs[k] - logs[n - k]))

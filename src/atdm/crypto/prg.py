@@ -6,12 +6,9 @@ Rule 2: a nonce is 12 hashed bytes and 4 zero bytes. The zeros are where CTR cou
         with high probability. A collision in 12 bytes takes a second preimage of a hash, and is refused by Rule 1.
 Rule 3: CTR is the cipher of its counters, and all masks of a vector have the same ones. They are written out once and
         enciphered under each key, which spares every mask but the first the setting up of a nonce.
-Rule 4: a cipher is opened once for each key, but for what a set of masks has beyond KEPT_OPEN: those are opened anew
-        for every vector, or a process with 10 000 agents would hold 2 GB of ciphers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -33,7 +30,6 @@ _MAX_WORDS = 2**33  # 2^32 blocks of two words
 # block boundary.
 _CHUNK = 16384
 _BLOCKS = ECB()  # noqa: S305 - AES itself, no mode: what it enciphers are counters
-KEPT_OPEN = 80  # ciphers of one set of masks
 _SPARE = 24  # bytes: half a block, and what a cipher wants beyond what it writes
 _ZEROS = memoryview(bytes(WORD_BYTES * _CHUNK))
 
@@ -82,13 +78,15 @@ class MaskSet:
     """All pairwise masks of one agent: one key per neighbour, added (+1) or subtracted (-1).
 
     Both ends of a pair use the same nonce and opposite signs, so the masks of a whole graph add up to zero.
-    The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour, for `keep` of them.
+    The keys belong to this set: give them to no Stream. About 1 kB of memory per neighbour.
     """
 
     __slots__ = ("_plus", "_minus", "_used")
 
-    def __init__(self, signed_keys: Iterable[tuple[int, bytes]], keep: int = KEPT_OPEN) -> None:
-        self._plus, self._minus, self._used = _Ciphers(), _Ciphers(), _Used()
+    def __init__(self, signed_keys: Iterable[tuple[int, bytes]]) -> None:
+        self._plus: list[CipherContext] = []
+        self._minus: list[CipherContext] = []
+        self._used = _Used()
         seen: set[bytes] = set()
         for sign, key in signed_keys:
             if sign not in (1, -1):
@@ -96,7 +94,7 @@ class MaskSet:
             if key in seen:
                 raise UsageError("two neighbours have the same pair key: every pair needs its own, check the roster")
             seen.add(key)
-            (self._plus if sign == 1 else self._minus).append(key, keep_open=len(seen) <= keep)
+            (self._plus if sign == 1 else self._minus).append(_open(key, _BLOCKS))
 
     def __repr__(self) -> str:
         return f"MaskSet({len(self)} masks, {len(self._used)} nonces used)"
@@ -116,29 +114,6 @@ class MaskSet:
                 for cipher in ciphers:
                     cipher.update_into(blocks, buffer)
                     combine(part, stream, part)
-
-
-class _Ciphers:
-    """Ciphers of several keys, some of them open."""
-
-    __slots__ = ("_open", "_shut")
-
-    def __init__(self) -> None:
-        self._open: list[CipherContext] = []
-        self._shut: list[bytes] = []  # their keys
-
-    def __len__(self) -> int:
-        return len(self._open) + len(self._shut)
-
-    def __iter__(self) -> Iterator[CipherContext]:
-        return chain(self._open, (_open(key, _BLOCKS) for key in self._shut))
-
-    def append(self, key: bytes, *, keep_open: bool) -> None:
-        _check_key(key)
-        if keep_open:
-            self._open.append(_open(key, _BLOCKS))
-        else:
-            self._shut.append(key)
 
 
 def _counters(nonce: bytes, words: int) -> npt.NDArray[np.uint32]:
@@ -176,7 +151,7 @@ def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
     and they take turns in the same order: a cipher still in the cache would be faster than in any run. Best of three
     passes.
     """
-    everybody = [MaskSet(((1, digest("floor", i, j)) for j in range(masks)), keep=masks) for i in range(agents)]
+    everybody = [MaskSet(((1, digest("floor", i, j)) for j in range(masks))) for i in range(agents)]
     best = float("inf")
     for turn in range(3):
         start = perf_counter()
