@@ -1,7 +1,7 @@
 """The mask graph: its degree, symmetry and order.
 
-The parameter finder of federated-compute has two bounds: ours, and one for the shares of its recovery from dropouts, which
-we do not have. With both, its published values come out; ours alone is compared with counting.
+The parameter finder of federated-compute has two bounds: ours, and one for the shares of its recovery from dropouts,
+which we do not have. With both, its published values come out; ours alone is compared with counting.
 """
 
 from collections import Counter

@@ -50,15 +50,19 @@ def _packed(fields: tuple[Field, ...]) -> list[bytes]:
     parts: list[bytes] = []
     for field in fields:
         if isinstance(field, bytes):
-            kind, content = b"b", field
-        elif isinstance(field, str):
-            kind, content = b"s", field.encode()
-        elif isinstance(field, int):
-            kind, content = b"i", str(int(field)).encode()  # decimal: any size, one form
+            parts += (b"b", len(field).to_bytes(8, "little"), field)
+        elif isinstance(field, str | int):
+            parts.append(_packed_word(field))
         else:
             raise UsageError(f"cannot pack a {type(field).__name__}: give bytes, text or an integer")
-        parts += (kind, len(content).to_bytes(8, "little"), content)
     return parts
+
+
+@lru_cache(maxsize=256)
+def _packed_word(field: str | int) -> bytes:
+    """Purposes, phases and versions, which come again and again."""
+    kind, text = (b"s", field) if isinstance(field, str) else (b"i", str(int(field)))  # decimal: any size, one form
+    return kind + len(text.encode()).to_bytes(8, "little") + text.encode()
 
 
 def digest(*fields: Field) -> bytes:

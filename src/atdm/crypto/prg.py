@@ -151,7 +151,7 @@ def keystream_floor(sizes: Sequence[int], agents: int, masks: int) -> float:
     and they take turns in the same order: a cipher still in the cache would be faster than in any run. Best of three
     passes.
     """
-    everybody = [MaskSet(((1, digest("floor", i, j)) for j in range(masks))) for i in range(agents)]
+    everybody = [MaskSet((1, digest("floor", i, j)) for j in range(masks)) for i in range(agents)]
     best = float("inf")
     for turn in range(3):
         start = perf_counter()

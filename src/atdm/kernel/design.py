@@ -109,9 +109,8 @@ def parameter_count(order: int, period: int) -> int:
 
 def lagged_rows(segment: IntArray, order: int, start: int, stop: int) -> IntArray:
     """Rows of [start, stop) that have `order` predecessors in the same part and the same segment."""
-    rows = np.arange(start + order, stop, dtype=np.int64)
-    kept: IntArray = rows[segment[rows - order] == segment[rows]]
-    return kept
+    before, here = segment[start : max(stop - order, start)], segment[start + order : stop]
+    return start + order + np.flatnonzero(before == here)
 
 
 def forcing_columns(inputs: Inputs, rows: IntArray, order: int) -> FloatArray:

@@ -65,20 +65,17 @@ class Span:
         projected = (*self.projected, new)
         products = np.empty((j + 1, j + 1, m1, m1))
         products[:j, :j] = self.products.reshape(j, j, m1, m1)
-        products[:, j] = [lags @ new.T for lags in projected]
+        for k, lags in enumerate(projected):
+            products[k, j] = lags.dot(new.T)
         products[:, j, 0, 0] += self.ridge * row
         products[j] = products[:, j].transpose(0, 2, 1)
-        gram = np.empty((j + 1, j + 1))
-        gram[:j, :j] = self.gram
-        gram[:, j] = gram[j, :] = row
-        return replace(
-            self,
-            sums=(*self.sums, total),
-            projected=projected,
-            products=products.reshape(-1, m1 * m1),
-            ones=np.append(self.ones, one),
-            gram=gram,
-        )
+        gram, ones = np.empty((j + 1, j + 1)), np.empty(j + 1)
+        gram[:j, :j], ones[:j] = self.gram, self.ones
+        gram[:, j], gram[j, :], ones[j] = row, row, one
+        return Span(
+            design=self.design, ridge=self.ridge, sums=(*self.sums, total), projected=projected,
+            products=products.reshape(-1, m1 * m1), ones=ones, gram=gram,
+        )  # fmt: skip
 
     def with_ridge(self, ridge: float) -> "Span":
         """The same sums with another λ."""
@@ -90,17 +87,16 @@ class Span:
 
     def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
         m1 = self.design.order + 1
-        g = (squares_of(weights) @ self.products).reshape(m1, m1)
+        g = squares_of(weights).dot(self.products).reshape(m1, m1)
         alpha = solve_positive(g[1:, 1:], g[1:, 0])
-        a = lag_filter(alpha)
-        return alpha, float(a @ g @ a)
+        return alpha, float(g[0, 0] - alpha.dot(g[1:, 0]))  # what least squares leaves of (1, −α)ᵀ g (1, −α)
 
     def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
         """Also the multiplier ν of Σξ = 1: QᵀGQc = ν Qᵀ1 makes it equal to f2 = cᵀQᵀGQc."""
-        matrix = (self.products @ squares_of(lag_filter(alpha))).reshape(len(self), len(self))  # QᵀGQ
+        matrix = self.products.dot(squares_of(lag_filter(alpha))).reshape(len(self), len(self))  # QᵀGQ
         x = solve_positive(matrix, self.ones)
-        c = x / (self.ones @ x)
-        return c, float(c @ matrix @ c)
+        total = self.ones.dot(x)
+        return x / total, float(1.0 / total)
 
     def descend(self, tolerance: float) -> Descent:
         """From equal weights, which are the first sum."""

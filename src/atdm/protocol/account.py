@@ -242,14 +242,14 @@ class Account:
             return None
         known = [self.days[day] for day in days if day in self.days]
         if kind == "open":
-            spent = any(day.totals for day in known)
+            room = not any([day.totals for day in known])
         elif kind == "total":
-            spent = any(day.totals >= totals for day in known)
+            room = max([day.totals for day in known], default=0) < totals
         elif kind == "signs":
-            spent = any(day.signs >= MOST_SIGNS for day in known)
+            room = max([day.signs for day in known], default=0) < MOST_SIGNS
         else:
-            spent = any(day.fit for day in known)
-        return NO_ROOM if spent else None
+            room = not any([day.fit for day in known])
+        return None if room else NO_ROOM
 
     def as_sent(self, readings: Readings, rows: IntArray) -> Readings:
         """The agent's readings of these rows, those that left before as they were then, dither included: a correction,
@@ -364,10 +364,7 @@ class Account:
                 day.fit = fit
 
     def _each(self, days: Sequence[int]) -> list[Day]:
-        for day in days:
-            if day not in self.days:
-                self.days[day] = Day()
-        return [self.days[day] for day in days]
+        return [self.days.get(day) or self.days.setdefault(day, Day()) for day in days]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

@@ -108,12 +108,13 @@ def verify(
 
 def _close(mine: FloatArray, theirs: FloatArray, within: float = VERIFY) -> bool:
     """Norm-wise; numbers that do not exist (R² of a constant series) must be missing on both sides."""
-    apart, known = mine - theirs, ~np.isnan(mine)
-    if not known.all():
-        if (known == np.isnan(theirs)).any():
-            return False
-        apart, mine = apart[known], mine[known]
-    return bool(apart @ apart <= within**2 * (mine @ mine))
+    apart = mine - theirs
+    if apart.dot(apart) <= within**2 * mine.dot(mine):
+        return True
+    missing = np.isnan(mine)
+    if not missing.any() or (missing != np.isnan(theirs)).any():
+        return False
+    return _close(mine[~missing], theirs[~missing], within)
 
 
 def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
