@@ -158,7 +158,7 @@ def agent() -> str:
         names = [name for name in words.split(", ") if name != "Announce"]
         if names:
             shown.append((a, b, ", ".join(names)))
-    note = f"Announce: joined, in or out, if it is newer; aborted if the readings fail; from {', '.join(open_to)}"
+    note = f"Announce: joined, in or out (running: if newer); aborted if the readings fail; from {', '.join(open_to)}"
     return diagram("An agent", (970, 420), places, shown, {("joined", "aborted"): 0.0}, note)
 
 

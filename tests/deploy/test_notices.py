@@ -192,6 +192,13 @@ def test_a_home_that_a_roster_does_not_list_says_so_and_stays_out(tmp_path):
         assert seat.kept.listing() is None
         with pytest.raises(PeerError, match="this agent is not in the roster"):
             seat.agent.receive(encode(Announce(plan=plan, roster=before.hash(), attempt=2)))
+    (theatre.state(name) / "roster.json").unlink()
+    files = AgentFiles(identity=theatre.stage.identity(name), data=theatre.stage.data(name))
+    with closing(prepare_agent(files, None, OwnWeather(), theatre.rules, say=said.append)) as seat:
+        seat.kept.take(pack([before]))
+        assert "roster 1 came, and this agent has seen 2: ignored" in said[-1]  # its journal knows the number
+    with pytest.raises(PeerError, match="roster 1 is older than 2"):
+        theatre.seat(name)
 
 
 # The server

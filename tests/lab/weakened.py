@@ -154,10 +154,10 @@ def any_size(patch: Patch) -> None:
 
 
 def takes_older(patch: Patch) -> None:
-    def takes(self: Agent, roster: Any) -> None:
-        self.roster, self.own.memory.serial = roster, roster.serial
+    def sees(self: Agent, roster: Any) -> None:
+        self.own.memory.serial = roster.serial
 
-    patch.setattr(Agent, "_take_roster", takes)
+    patch.setattr(Agent, "_see_roster", sees)
 
 
 def no_first_day(patch: Patch) -> None:

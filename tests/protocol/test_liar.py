@@ -16,7 +16,18 @@ from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, num
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.desk import Outcome
-from atdm.protocol.messages import Announce, Ready, Refuse, Release, Seal, ToAggregator, Total, encode
+from atdm.protocol.messages import (
+    Announce,
+    Keys,
+    Ready,
+    Refuse,
+    Release,
+    Seal,
+    ToAggregator,
+    Total,
+    decode_to_agent,
+    encode,
+)  # fmt: skip
 from atdm.protocol.plan import VERSION
 from atdm.protocol.session import make_keys
 from tests.clusters import tiny
@@ -246,6 +257,59 @@ def test_an_agent_never_takes_an_older_roster():
         here.roster = roster
         with pytest.raises(PeerError, match=why):
             here.agent(0)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_agent_that_was_retired_takes_no_older_roster_after_a_restart(joined):
+    here = World(tiny(1, agents=6, rows=40), 1)
+    agent, old, names = here.agent(0), here.roster, [member.name for member in here.roster.members]
+    here.enrol(names[1:], serial=2)
+    newer, here.roster = here.roster, old
+    if joined:
+        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=old.hash(), attempt=1)))
+    agent._renew_roster = lambda: newer
+    with pytest.raises(PeerError, match="not in the roster"):
+        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=newer.hash(), attempt=2)))
+    here.restart(0)
+    with pytest.raises(PeerError, match="older"):
+        here.agent(0)
+
+
+def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():
+    here = World(tiny(1, agents=6, rows=40), 1)
+    old, names = here.roster, [member.name for member in here.roster.members]
+    here.enrol(names, serial=2)
+    newer, here.roster = here.roster, old
+    other = encode(Announce(plan=here.collect(0, 4), roster=bytes(32), attempt=9))
+
+    def overtaken(i: int, data: bytes) -> bool:
+        if i == VICTIM and isinstance(decode_to_agent(data, len(data)), Keys):
+            here.agent(i)._renew_roster = lambda: newer
+            with pytest.raises(PeerError, match="another roster"):
+                here.agent(i).receive(other)
+        return False
+
+    here.deaf = overtaken
+    assert here.run(here.aggregator(here.collect(0, 4))) is not None
+    victim = here.agent(VICTIM)
+    assert victim.roster is old and victim.own.memory.serial == 2
+    victim._renew_roster = lambda: old
+    with pytest.raises(PeerError, match="older"):
+        victim.receive(encode(Announce(plan=here.collect(4, 4), roster=old.hash(), attempt=10)))
+
+
+def test_an_agent_that_joined_takes_another_announcement_whatever_its_number():
+    """Or the greatest number there is would keep it waiting for good; restarted, it is where it was."""
+    here = World(tiny(1, agents=6, rows=40), 1)
+    rows, roster, answers = here.collect(0, 4), here.roster.hash(), set()
+    for attempt in (2**64 - 1, 5, 2**64 - 1, 4):
+        announce = encode(Announce(plan=rows, roster=roster, attempt=attempt))
+        [answer] = here.agent(VICTIM).receive(announce)
+        here.restart(VICTIM)
+        assert here.agent(VICTIM).state is AgentState.JOINED and here.agent(VICTIM).receive(announce) == [answer]
+        answers.add(answer)
+    assert len(answers) == 4, "randomness was used twice"
+    assert here.run(here.aggregator(rows)) is not None
 
 
 # Again

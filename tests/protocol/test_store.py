@@ -142,16 +142,14 @@ def test_an_agent_whose_store_fails_hands_out_nothing_more() -> None:
 
 
 def test_late_and_foreign_messages_do_not_end_the_run_that_is_under_way() -> None:
-    here = world()
-    plan = here.plan()
-    first, second = here.aggregator(plan).start()[0].data, here.aggregator(plan).start()[0].data
-    agent = here.agent(0)
-    agent.receive(second)
-    with pytest.raises(PeerError, match="no newer"):
-        agent.receive(first)
+    here = left_after(OTHER, messages=6)
+    agent, late = here.agent(OTHER), msgspec.structs.replace(here.role._announce, attempt=0)
+    for announce in (here.role._announce, late):
+        with pytest.raises(PeerError, match="no newer"):
+            agent.receive(encode(announce))
     with pytest.raises(PeerError, match="another run"):
         agent.receive(encode(Abort(run=bytes(32), reason="")))
-    assert agent.state is AgentState.JOINED
+    assert agent.state is AgentState.RUNNING
 
 
 def test_a_new_run_ends_one_of_which_no_end_was_heard_and_its_bookings_stay() -> None:

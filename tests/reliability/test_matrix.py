@@ -153,7 +153,7 @@ def expected(place: Place, kind: type, variant: str) -> tuple[str, list[str]]:
     if kind not in ACCEPTED[place.name]:
         return IGNORED, []
     if kind is Announce:
-        stale = variant == "other run" and place.name.startswith(("joined", "running"))
+        stale = variant == "other run" and place.name.startswith("running")
         return (IGNORED, []) if stale else ("joined", ["Ready"])
     if place.name == "lost" or kind is Keys:
         return refused

@@ -14,8 +14,10 @@ from atdm.deploy.agent import RunningAgent, link_agent
 from atdm.deploy.collecting import Office
 from atdm.errors import UsageError
 from atdm.run import rows_of_plan
+from atdm.transport import frames
 from atdm.transport.disk import lock
-from atdm.transport.nats import CALL_EVERY
+from atdm.transport.frames import Here
+from atdm.transport.nats import CALL_EVERY, RESUME_EVERY, Hub, NatsConfig, subject
 from tests.deploy.theatre import Theatre, reopen, silent
 from tests.reliability.virtual import Party, World
 
@@ -156,6 +158,42 @@ def test_who_is_there_is_called_every_two_seconds_while_somebody_is_waited_for(r
 
     world.run(play())
     assert 60 / CALL_EVERY <= len(calls) <= 60 / CALL_EVERY + 2 * len(theatre.stage.names)
+
+
+def sent_again(asked: Sequence[float], posted: Sequence[float] = ()) -> list[float]:
+    """When a home that answers nothing is sent again what it lacks; asked: when it says that it is there; posted: when
+    there is a second message, and so on.  [s]"""
+    world, authority, home, sent = World(START, 0), bytes(32), b"\1" * 32, []
+    up, down = (subject(authority, way, home.hex()) for way in ("up", "down"))
+    world.broker.heard = lambda to, _: sent.append(world.now() - START) if to == down else None
+
+    async def play() -> None:
+        config = NatsConfig(servers=(URL,), ca="", nkey=b"")
+        async with Hub(config, authority, bytes(frames.STREAM_BYTES), lambda: 0) as hub:
+            hub.begin([home])
+            await hub.post([(None, bytes(1000))])
+            for moment in sorted([*asked, *posted]):
+                await world.until(START + moment)
+                if moment in posted:
+                    await hub.post([(None, bytes(1000))])
+                else:
+                    world.broker.publish(up, frames.encode(Here(bytes(frames.STREAM_BYTES))))
+            await asyncio.sleep(RESUME_EVERY + 2)
+
+    world.run(play())
+    return sent
+
+
+def test_a_home_that_says_all_the_time_that_it_is_there_is_sent_what_it_lacks_every_two_seconds():
+    sent = sent_again([0.5 + 0.01 * i for i in range(6000)])
+    assert 60 / (RESUME_EVERY + 1) <= len(sent) <= 60 / RESUME_EVERY + 2
+
+
+def test_a_home_that_comes_back_is_sent_what_it_lacks_at_once_and_soon_where_it_is_lost_again():
+    assert sent_again([10.0, 20.0]) == pytest.approx([10.0, 20.0])
+    first, second = sent_again([10.0, 10.3])
+    assert first == pytest.approx(10.0) and RESUME_EVERY <= second - first <= RESUME_EVERY + 1
+    assert sent_again([10.0, 10.3], posted=[10.2]) == pytest.approx([10.0, 10.3, 10.3])
 
 
 def test_a_home_that_was_left_out_takes_the_next_announcement_also_where_the_clock_was_set_back(real, tmp_path):

@@ -32,7 +32,7 @@ from atdm.protocol.messages import one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
 from atdm.protocol.rules import Rules
-from atdm.protocol.store import decode_entry, decode_snapshot
+from atdm.protocol.store import decode_entry, decode_snapshot, newest_serial
 from atdm.transport.disk import Disk, lock
 from atdm.transport.nats import AgentLink, NatsConfig
 
@@ -99,8 +99,8 @@ def prepare_agent(
         raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
     held = lock(state)
     try:
-        saved, _ = Disk(state / "journal").read()
-        seen = 0 if saved is None else decode_snapshot(saved).memory.serial
+        saved, journal = Disk(state / JOURNAL).read()
+        seen = 0 if saved is None else newest_serial(saved, journal)
         kept = Kept(state, keys, roster, weather, say, least=seen)
         agent = Agent(
             identity=keys.identity,

@@ -1,8 +1,9 @@
 """An agent: one party with one agent's readings. Message in, messages out; no files, no network, no clock.
 
 Rule 1: everything an agent knows of the world is in its constructor and in the messages it accepted.
-Rule 2: a message that does not belong here changes nothing and raises PeerError. A message that shows the run to be
-        wrong ends the run for this agent (RunAborted), before anything is released.
+Rule 2: a message that does not belong here changes nothing of the run and raises PeerError; if a newer roster is found
+        with it, its number is kept. A message that shows the run to be wrong ends the run for this agent (RunAborted),
+        before anything is released.
 Rule 3: the same message twice gets the same bytes back.
 Rule 4: randomness comes in by argument, once per run; everything else is derived from it.
 Rule 5: what a message did is in the store before its answer is handed out. An agent that is built again from its store
@@ -55,6 +56,7 @@ from atdm.protocol.store import (
     decode_snapshot,
     encode_entry,
     encode_snapshot,
+    newest_serial,
 )  # fmt: skip
 
 ANNOUNCEMENT = 2**16  # bytes, of the flags of the rows it asks for: some 500 000 rows
@@ -104,7 +106,7 @@ class Agent:
             rules=rules,
             identity=identity,
             secret=secret,
-            memory=Memory(quantum=sensor_quantum(readings.temperature)),
+            memory=Memory(quantum=sensor_quantum(readings.temperature), serial=(roster or NOBODY).serial),
             notebook=Notebook("agents", keep),
             host=Host() if host is None else host,
         )
@@ -125,7 +127,7 @@ class Agent:
         if store is not None:
             self._resume(*store.read())
         if roster is not None:
-            self._take_roster(roster)
+            self._see_roster(roster)
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -183,9 +185,11 @@ class Agent:
             raise UsageError(f"the state given to agent {self.name} is another agent's: give it its own folder")
         self.own = replace(self.own, memory=snapshot.memory)
         self._last = (snapshot.seen, list(snapshot.replies))
-        entries = [decode_entry(data) for data in journal]
+        entries = [entry for entry in map(decode_entry, journal) if entry.message]
+        snapshot.memory.serial = newest_serial(saved, journal)
         if entries and not self._play(entries):
             memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
+            memory.serial = self.own.memory.serial
             for entry in entries:
                 memory.account.apply(entry.bookings)
             self.own = replace(self.own, memory=memory)
@@ -222,7 +226,7 @@ class Agent:
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): say on which days this agent is in."""
         announce = expect(message, Announce)
-        under_way = self._announce if self.state in (AgentState.JOINED, AgentState.RUNNING) else None
+        under_way = self._announce if self.state is AgentState.RUNNING else None  # while joined, nothing has left yet
         if under_way is not None and announce.attempt <= under_way.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._find_roster(announce.roster)
@@ -237,21 +241,24 @@ class Agent:
 
     def _find_roster(self, wanted: bytes) -> None:
         """The newest roster there is, and no other: with an older one a company could be made small."""
-        if self._renew_roster is not None:
-            self._take_roster(self._renew_roster())
-        if wanted != self.roster.hash():
+        newest = self._renew_roster() if self._renew_roster is not None else self.roster
+        self._see_roster(newest)
+        name = newest.members[newest.index(self._identity.public)].name
+        if wanted != newest.hash():  # a run under way keeps the roster it was announced for
             raise PeerError("the run is for another roster than this agent's: renew the roster on both sides; ignored")
+        self.name, self.roster = name, newest
 
-    def _take_roster(self, roster: Roster) -> None:
-        """Never an older one."""
+    def _see_roster(self, roster: Roster) -> None:
+        """Never an older one, after a restart neither, whether or not this agent is in it or takes the run."""
         if roster is self.roster and self.own.memory.serial == roster.serial:
             return
         check_roster(roster, self._authority)
         if roster.serial < self.own.memory.serial:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
-        self.own.memory.serial = roster.serial  # seen, whether or not this agent is in it
-        self.name = roster.members[roster.index(self._identity.public)].name
-        self.roster = roster
+        if roster.serial > self.own.memory.serial:
+            self.own.memory.serial = roster.serial
+            if self._store is not None:
+                self._store.append(encode_entry(Entry(serial=roster.serial)))
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""

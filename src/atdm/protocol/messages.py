@@ -35,7 +35,7 @@ class Announce(Message, frozen=True):
 
     plan: AnyPlan
     roster: bytes
-    attempt: int = 0  # counts up from run to run, so that a new run is told from a late copy of an old announcement
+    attempt: int = 0  # counts up from run to run, so that a late copy of an old announcement ends no run
 
 
 class Keys(Message, frozen=True):

@@ -1,7 +1,8 @@
 """What an agent must not forget, and the order in which it is written down. No files here: see transport/disk.py.
 
     snapshot   the account, its weights, the newest roster's number, the last message and its answer
-    entries    one for each message accepted since: the message, the hash of its answer, what it added to the account
+    entries    one for each message accepted since: the message, the hash of its answer, what it added to the account;
+               one for each newer roster seen since, also where nothing was accepted: its number
 
 Rule 1: an entry is written before the answer it belongs to is handed out. A message without an entry had no answer.
 Rule 2: all randomness of a run is one seed, written with the first entry, as is the owner's choice to take part: the
@@ -11,6 +12,7 @@ Rule 3: what an entry adds to the account stands in it in words, so that it coun
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -76,13 +78,14 @@ class Memory:
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One accepted message."""
+    """One accepted message, or the number of a roster."""
 
-    message: bytes
-    answer: bytes  # hash of the replies
+    message: bytes = b""
+    answer: bytes = b""  # hash of the replies
     seed: bytes = b""  # drawn with this message
     choice: OwnerChoice = "takes part"  # of the owner when it came
-    bookings: tuple[AnyBooking, ...]
+    bookings: tuple[AnyBooking, ...] = ()
+    serial: int = 0  # of a roster that is newer than any seen before
 
     def __repr__(self) -> str:
         return f"Entry({len(self.message)} bytes, {len(self.bookings)} bookings)"
@@ -141,6 +144,11 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes) -> Entry:
     return _disclose(data, Entry)
+
+
+def newest_serial(saved: bytes, journal: Sequence[bytes]) -> int:
+    """Of the newest roster seen."""
+    return max([decode_snapshot(saved).memory.serial, *(decode_entry(data).serial for data in journal)])
 
 
 def _enclose(body: msgspec.Struct) -> bytes:

@@ -35,6 +35,7 @@ KEPT_ANSWERS = (
     2  # slots whose answers can be sent again: the aggregator may post the next slot before all have answered
 )
 CALL_EVERY = 2.0  # s between calls while agents gather
+RESUME_EVERY = 2.0  # s between sending the same again to an agent that asks for it, as it does at every call
 CONNECT_TIMEOUT = 10  # s
 CLOSE_TIMEOUT = 1.0  # s
 WATCH_EVERY = 0.5  # s between looks at whether the connection still stands
@@ -311,6 +312,9 @@ class Peer:
     answered: int = 0  # slots before this one
     heard: float = 0.0  # when something was last heard, or sent again  [s, monotonic]
     pause: float = FIRST_REPEAT
+    resumed: float = float("-inf")  # when all it lacked was last sent again  [s, monotonic]
+    resent: int = 0  # slots there were then
+    asked: bool = False  # for the same too soon: it gets it a little later
     messages_up: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -453,7 +457,8 @@ class Hub:
         peer = self.peers[place]
         peer.heard, peer.pause = asyncio.get_running_loop().time(), FIRST_REPEAT
         if isinstance(frame, Here):
-            await self._resume(place)
+            peer.asked = True
+            await self._resume_if_due(place)
         elif frame.stream == self._stream and frame.slot == peer.answered < len(self.slots):
             whole = peer.assembly.add(frame, self._limit())
             if whole is not None:
@@ -464,12 +469,19 @@ class Hub:
     async def _resume(self, agent: int) -> None:
         """Send again what this agent has not answered."""
         peer = self.peers[agent]
+        peer.asked, peer.resent, peer.resumed = False, len(self.slots), asyncio.get_running_loop().time()
         for number in range(peer.answered, len(self.slots)):
             message = self.slots[number].message(agent)
             await self._send(peer.subject, number, message, resumed=number == peer.answered)
 
+    async def _resume_if_due(self, agent: int) -> None:
+        """What is new at once, since subjects may overtake each other; the same not as often as an agent likes."""
+        peer = self.peers[agent]
+        if len(self.slots) > peer.resent or asyncio.get_running_loop().time() - peer.resumed >= RESUME_EVERY:
+            await self._resume(agent)
+
     async def _repeat(self) -> None:
-        """For agents that seem to have missed something although their connection stands."""
+        """For agents that seem to have missed something although their connection stands, or asked too soon."""
         clock = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1.0)
@@ -478,3 +490,5 @@ class Hub:
                 if clock.time() - peer.heard > peer.pause:
                     peer.heard, peer.pause = clock.time(), min(2 * peer.pause, LONGEST_REPEAT)
                     await self._resume(i)
+                elif peer.asked:
+                    await self._resume_if_due(i)
