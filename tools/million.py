@@ -15,13 +15,14 @@ from time import process_time
 
 import numpy as np
 
-from atdm.crypto.graph import degree
+from atdm.crypto import graph
 from atdm.crypto.keys import ExchangeKey, SigningKey, derive, verify
 from atdm.crypto.prg import MaskSet, nonce
 from atdm.lab.bench import synthetic
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import encode
 from atdm.protocol.plan import VERSION, Collect
+from atdm.protocol.roster import COLLUDING
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, weather_of
 from atdm.transport import local, processes
@@ -60,6 +61,11 @@ def main(*more: int) -> None:
         spent = collecting(agents)
         print(f"{agents} agents in a run: predicted {1e3 * predicted:.1f} ms an agent, measured "
               f"{1e3 * spent['agent']:.1f} ms, {spent['memory']:.0f} MB at most", flush=True)  # fmt: skip
+
+
+def degree(agents: int) -> int:
+    """Of a company of everybody enrolled, an owner each."""
+    return graph.degree(agents, COLLUDING * agents // 100)
 
 
 def each(work: Callable[[], Callable[[], object]], times: int = 200) -> float:

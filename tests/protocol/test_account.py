@@ -22,7 +22,7 @@ from atdm.protocol.blind import veil as veil_module
 from atdm.protocol.company import TOO_FEW, Verdict, large_enough
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings, Weather
-from atdm.protocol.roster import owners_of, sign_roster
+from atdm.protocol.roster import Member, could_collude, owners_of, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import make_keys, make_ready
 from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
@@ -677,3 +677,11 @@ def test_ten_years_of_hourly_rows_are_kept_in_less_than_four_megabytes() -> None
     assert again.refuses(EQUAL, 3000, 0, 5, b"") is None and (again.asked(hours[-24:]) == 1).all()
     assert again.refuses_company((3649,), company(1)) == book.OTHER_COMPANY
     print(f"{len(snapshot) / 1e6:.2f} MB; a lookup takes {1e3 * (time.perf_counter() - began):.2f} ms")
+
+
+def test_a_third_of_the_owners_can_have_most_of_the_agents():
+    owners = "landlord " * 5 + "council " * 3 + "anna ben cleo dora emil fritz gerd"
+    members = [Member(f"room {i}", owner, bytes([i])) for i, owner in enumerate(owners.split())]
+    assert could_collude(members, 9) == 5 + 3
+    assert could_collude(members[::2], 9) == 3 + 1  # of a company; it is the owners enrolled that count
+    assert could_collude(members[8:], 100) == 7

@@ -8,7 +8,7 @@ import pytest
 
 from atdm.crypto import ring
 from atdm.crypto.keys import open_sealed, seal
-from atdm.errors import PeerError
+from atdm.errors import PeerError, UsageError
 from atdm.protocol.account import ASKED_TOO_OFTEN, GROWN, OTHER_COMPANY
 from atdm.protocol.agent import AgentState
 from atdm.protocol.aggregator import AggregatorState
@@ -273,6 +273,22 @@ def test_an_agent_that_was_retired_takes_no_older_roster_after_a_restart(joined)
     here.restart(0)
     with pytest.raises(PeerError, match="older"):
         here.agent(0)
+
+
+def test_a_store_that_fails_where_a_newer_roster_is_seen_halts_the_agent_and_tells_nobody(monkeypatch):
+    here = World(tiny(1, agents=6, rows=40), 1)
+    agent, old = here.agent(0), here.roster
+    here.enrol([member.name for member in old.members], serial=2)
+    newer, here.roster = here.roster, old
+    agent._renew_roster = lambda: newer
+
+    def full(data):
+        raise UsageError("cannot write: no space")
+
+    monkeypatch.setattr(agent._store, "append", full)
+    with pytest.raises(UsageError, match="no space"):
+        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=bytes(32), attempt=1)))
+    assert agent.state is AgentState.HALTED
 
 
 def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():

@@ -13,39 +13,35 @@ must come from a seed nobody can choose alone: every agent's nonce.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
 from atdm.errors import UsageError
 
 COMPLETE_UP_TO = 200  # agents; up to here a regular graph would save little time and protect less
-COLLUDING = 0.33
-DROPPING = 0.10
+LOST_BESIDES = 10  # one agent in so many is counted as lost beside those that collude, as a margin
 SIGMA = 80  # the last agent to answer can try nonces until the graph suits it: 2^40 tries are in reach, 2^80 are not
 _WORDS_AT_ONCE = 1024
 
 
-def degree(agents: int) -> int:
-    """Neighbours of each agent: all others up to 200 agents, above that what `regular_degree` demands."""
-    return agents - 1 if agents <= COMPLETE_UP_TO else regular_degree(agents)
+def degree(agents: int, colluding: int) -> int:
+    """Neighbours of each agent, where so many of the agents may collude: all others up to 200 agents."""
+    return agents - 1 if agents <= COMPLETE_UP_TO else regular_degree(agents, colluding + agents // LOST_BESIDES)
 
 
-def regular_degree(agents: int, colluding: float = COLLUDING, dropping: float = DROPPING, *, sigma: int = SIGMA) -> int:
-    """Smallest even degree at which those who neither collude nor drop stay connected but for a chance of 2^-sigma."""
-    lost = _share_of(agents, colluding) + _share_of(agents, dropping)
-    if lost > agents - 2:
-        raise UsageError(f"{colluding:.0%} colluding and {dropping:.0%} dropping of {agents}: nobody is left to hide")
-    degrees = range(2, agents, 2)
-    return next((k for k in degrees if stays_connected(agents, k, lost, sigma)), agents - 1)
+def regular_degree(agents: int, lost: int, sigma: int = SIGMA) -> int:
+    """Smallest even degree at which the others stay connected but for a chance of 2^-(sigma+1); all, if none does.
 
-
-def stays_connected(n: int, k: int, lost: int, sigma: int) -> bool:
-    """n(n-k-1)/2 · lost!(n-k)! / (n!(lost-k)!) < 2^-(sigma+1): it takes two runs of k/2 lost agents to cut the ring."""
-    if k > lost or k >= n - 1:
-        return True
-    log_cuts = math.log(n * (n - k - 1) / 2) + sum(math.log((lost - i) / (n - i)) for i in range(k))
-    return log_cuts < -(sigma + 1) * math.log(2)
+    It takes two runs of k/2 lost agents to cut the ring: n(n-k-1)/2 · lost!(n-k)! / (n!(lost-k)!) at most.
+    """
+    all_lost = 0.0  # log of the chance that k given places of the ring are
+    for k in range(2, agents - 1, 2):
+        if k > lost:
+            return k
+        all_lost += math.log((lost - k + 2) * (lost - k + 1) / ((agents - k + 2) * (agents - k + 1)))
+        if math.log(agents * (agents - k - 1) / 2) + all_lost < -(sigma + 1) * math.log(2):
+            return k
+    return agents - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +108,3 @@ def _below(limit: int, words: Iterator[int]) -> int:
     while word >= complete:
         word = next(words)
     return word % limit
-
-
-def _share_of(agents: int, rate: float) -> int:
-    if not 0 <= rate < 1:
-        raise UsageError(f"a rate of {rate!r} of the agents: give a number from 0 to below 1")
-    return math.floor(Fraction(str(rate)) * agents)  # the decimal that was written, not its binary neighbour

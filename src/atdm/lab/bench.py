@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.crypto.graph import degree
 from atdm.crypto.prg import keystream_floor
 from atdm.data import Cluster
 from atdm.errors import UsageError
@@ -146,8 +145,8 @@ def measured(
     if not equal:
         outcome = outcome_of(aggregator)
         sums, status = outcome.sums, outcome.estimate.status
-    timed = min(agents, FLOOR_AGENTS)
-    floor = processes.at_once(lambda: keystream_floor(sizes, timed, degree(agents)), used) * agents / (timed * used)
+    timed, masks = min(agents, FLOOR_AGENTS), aggregator.run.degree if aggregator.run is not None else 0
+    floor = processes.at_once(lambda: keystream_floor(sizes, timed, masks), used) * agents / (timed * used)
     others = range(1, agents)
     return {
         "seconds": traffic.total_seconds - traffic.setup_seconds,

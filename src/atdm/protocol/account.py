@@ -242,14 +242,14 @@ class Account:
             return None
         known = [self.days[day] for day in days if day in self.days]
         if kind == "open":
-            room = not any([day.totals for day in known])
+            spent = any(day.totals for day in known)
         elif kind == "total":
-            room = max([day.totals for day in known], default=0) < totals
+            spent = any(day.totals >= totals for day in known)
         elif kind == "signs":
-            room = max([day.signs for day in known], default=0) < MOST_SIGNS
+            spent = any(day.signs >= MOST_SIGNS for day in known)
         else:
-            room = not any([day.fit for day in known])
-        return None if room else NO_ROOM
+            spent = any(day.fit for day in known)
+        return NO_ROOM if spent else None
 
     def as_sent(self, readings: Readings, rows: IntArray) -> Readings:
         """The agent's readings of these rows, those that left before as they were then, dither included: a correction,
@@ -364,7 +364,10 @@ class Account:
                 day.fit = fit
 
     def _each(self, days: Sequence[int]) -> list[Day]:
-        return [self.days.get(day) or self.days.setdefault(day, Day()) for day in days]
+        for day in days:
+            if day not in self.days:
+                self.days[day] = Day()
+        return [self.days[day] for day in days]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

@@ -127,7 +127,9 @@ class Agent:
         if store is not None:
             self._resume(*store.read())
         if roster is not None:
+            known = self.own.memory.serial
             self._see_roster(roster)
+            self._keep_serial(known)
 
     def __repr__(self) -> str:
         return f"Agent({self.name}, {self.state})"
@@ -137,7 +139,12 @@ class Agent:
         seen, replies = self._last
         if data == seen:
             return replies
-        replies = self._answer(data)
+        known = self.own.memory.serial
+        try:
+            replies = self._answer(data)
+        except PeerError:
+            self._keep_serial(known)
+            raise
         state, self.state = self.state, AgentState.HALTED  # for as long as it is not known what the store holds
         self._save(state, data, replies)
         self.state, self._last = state, (data, replies)
@@ -170,6 +177,13 @@ class Agent:
             self._store.append(encode_entry(entry))
         else:
             self._store.replace(self._snapshot(data, replies))
+
+    def _keep_serial(self, known: int) -> None:
+        """Write down the number of a newer roster that came with nothing this agent accepts."""
+        if self._store is not None and self.own.memory.serial > known:
+            state, self.state = self.state, AgentState.HALTED
+            self._store.append(encode_entry(Entry(serial=self.own.memory.serial)))
+            self.state = state
 
     def _snapshot(self, seen: bytes, replies: list[bytes]) -> bytes:
         return encode_snapshot(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
@@ -255,10 +269,7 @@ class Agent:
         check_roster(roster, self._authority)
         if roster.serial < self.own.memory.serial:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
-        if roster.serial > self.own.memory.serial:
-            self.own.memory.serial = roster.serial
-            if self._store is not None:
-                self._store.append(encode_entry(Entry(serial=roster.serial)))
+        self.own.memory.serial = roster.serial
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""

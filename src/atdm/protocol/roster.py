@@ -7,6 +7,7 @@ Rule 4: the order of the identity keys is the order of the members: the same at 
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ import msgspec
 
 from atdm.crypto.keys import SigningKey, digest, verify
 from atdm.errors import PeerError, UsageError
+
+COLLUDING = 33  # % of the owners enrolled, at most, on the aggregator's side
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
@@ -66,6 +69,12 @@ NOBODY = Roster(serial=0, members=(), authority=b"", signature=b"")  # before th
 
 def owners_of(members: Sequence[Member]) -> int:
     return len({member.owner for member in members})
+
+
+def could_collude(members: Sequence[Member], owners: int) -> int:
+    """How many of these a third of so many owners can have: those who have most of them."""
+    each = sorted(Counter(member.owner for member in members).values(), reverse=True)
+    return sum(each[: COLLUDING * owners // 100])
 
 
 def sign_roster(

@@ -17,7 +17,7 @@ from atdm.errors import PeerError
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
-from atdm.protocol.roster import Member, Members, Roster, owners_of
+from atdm.protocol.roster import Member, Members, Roster, could_collude, owners_of
 from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray, UInt64Array
 
@@ -37,6 +37,7 @@ class Run:
     company_hash: bytes  # of the company and the roster it was chosen from
     owners: int  # in the company
     since: int  # latest first day of a member's key
+    degree: int  # members with whom each one shares masks
 
     @property
     def plan(self) -> Plan:
@@ -56,7 +57,7 @@ class Run:
         return len(self.members)
 
     def graph(self) -> Graph:
-        return _graph(self.agents, self.id)
+        return _graph(self.agents, self.id, self.degree)
 
     def rows(self) -> IntArray:
         """All time stamps of the plan's window on the days of the run."""
@@ -64,8 +65,8 @@ class Run:
 
 
 @lru_cache(maxsize=4)
-def _graph(agents: int, seed: bytes) -> Graph:
-    return Graph.build(agents, seed, degree(agents))
+def _graph(agents: int, seed: bytes, degree: int) -> Graph:
+    return Graph.build(agents, seed, degree)
 
 
 @lru_cache(maxsize=4)
@@ -148,6 +149,7 @@ def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
         company_hash=company_hash,
         owners=owners_of(members),
         since=max(member.since for member in members),
+        degree=degree(n, could_collude(members, roster.owners())),
     )
 
 

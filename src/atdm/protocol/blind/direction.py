@@ -30,7 +30,6 @@ class Look:
 
     descent: Descent
     multiplier: float  # ν
-    filter: FloatArray  # (1, −α)
     pull: FloatArray  # what an agent's readings count for in its part of ZᵀZξ
     trials: FloatArray  # weights along the ladder of ridges, one row each; none where weights are free
 
@@ -40,7 +39,7 @@ def look(span: Span, tolerance: float, ridges: FloatArray) -> Look:
     found = span.descend(tolerance)
     pull = span.pull(found.alpha, found.weights)
     trials = span.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(span)))
-    return Look(found, found.objectives[-1], lag_filter(found.alpha), pull, trials)
+    return Look(found, found.objectives[-1], pull, trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class OwnSeries:
 
 def residual(found: Look, own: OwnSeries, weight: float, ridge: float) -> tuple[float, float]:
     """(r_i/ν, raw_i)."""
-    a, nu = found.filter, found.multiplier
-    r = nu - float(found.pull.dot(own.x)) - ridge * weight
-    size = float(a.dot(own.gram).dot(a))  # ‖Z_i‖²
+    a, nu = lag_filter(found.descent.alpha), found.multiplier
+    r = nu - float(found.pull @ own.x) - ridge * weight
+    size = float(a @ own.gram @ a)  # ‖Z_i‖²
     return r / nu, r / ((size + ridge) * nu)
 
 
@@ -68,22 +67,22 @@ def step_values(
     found: Look, own: OwnSeries, q: FloatArray, ridge: float, scale: float, agents: int, clip: float
 ) -> tuple[float, dict[str, FloatArray]]:
     """p_i and this agent's words of a step; q: its parts of the totals so far."""
-    relative, raw = residual(found, own, float(q.dot(found.descent.weights)), ridge)
+    relative, raw = residual(found, own, float(q @ found.descent.weights), ridge)
     p = float(saturated(raw / scale, part_bound(agents, clip)))
     values = {
         "total": p * own.x,
         "one": np.array([p]),
         "gram": p * np.array([*q.tolist(), p]),
         "squares": _squares(relative, raw / scale, agents=agents),
-        "negative": (found.trials.dot(q) < 0).astype(float),
+        "negative": (found.trials @ q < 0).astype(float),
     }
     return p, values
 
 
 def signs_values(found: Look, own: OwnSeries, q: FloatArray, ridge: float, agents: int) -> dict[str, FloatArray]:
     """This agent's words in the final span."""
-    relative, _ = residual(found, own, float(q.dot(found.descent.weights)), ridge)
-    return {"squares": _squares(relative, agents=agents), "negative": (found.trials.dot(q) < 0).astype(float)}
+    relative, _ = residual(found, own, float(q @ found.descent.weights), ridge)
+    return {"squares": _squares(relative, agents=agents), "negative": (found.trials @ q < 0).astype(float)}
 
 
 def _squares(*values: float, agents: int) -> FloatArray:
