@@ -117,8 +117,7 @@ def test_a_leader_whose_numbers_are_off_by_a_millionth_is_found_out(monkeypatch,
             return numbers.tobytes()
 
         monkeypatch.setattr(Sealed, "pack", pack)
-        with np.errstate(all="ignore"):
-            drive(aggregator, agents)
+        drive(aggregator, agents)
         nothing_released(aggregator, "every agent vouches" if block == "salt" else DEVIATES)
 
 
