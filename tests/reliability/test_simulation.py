@@ -26,6 +26,7 @@ from tests.reliability.simulation import (
     summary,
 )  # fmt: skip
 
+FOUND = (4015229,)  # an agent that says it is in for rows of a fit that it does not know
 SOAK_RUNS = int(os.environ.get("ATDM_SOAK_RUNS", "100000"))
 SOAK_RECORD = Path("out/simulation.jsonl")  # a soak that was stopped goes on from here
 
@@ -106,6 +107,11 @@ def test_a_hundred_thousand_runs() -> None:
     chunks = series(simulation.LONG, SOAK_RUNS, os.cpu_count() or 1, SOAK_RECORD)
     print(summary(chunks))
     assert sum(chunk.runs for chunk in chunks) == SOAK_RUNS and not any(chunk.wrong for chunk in chunks)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_was_wrong_once_is_right(seed: int) -> None:
+    assert Simulation(seed).run()["attempts"]
 
 
 def test_runs_are_of_three_to_sixty_four_agents_of_every_kind() -> None:

@@ -320,8 +320,9 @@ class Agent:
             raise RunAborted(str(error)) from None
         plan, memory = run.announced, self.own.memory
         check_company(run, self.roster, memory.account, self.own.rules)
-        if isinstance(plan, Collect) and plan.fit and memory.fits[plan.fit].company != run.company:
-            raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
+        if isinstance(plan, Collect) and plan.fit:
+            if plan.fit not in memory.fits or memory.fits[plan.fit].company != run.company:
+                raise RunAborted("rows under the weights of a fit need its whole company: collect with equal weights")
         if isinstance(plan, Plan) and plan.protocol == "blind" and plan.totals_for(run.owners) < 2:
             raise RunAborted("the company is too small for two totals: collect with equal weights")
         self.part = side(REGISTRY[plan.protocol].agent)(session, self.own)
