@@ -68,6 +68,11 @@ def aggregators_door(theatre, server):
     return NatsConfig(servers=(server.url,), ca=pinned.ca, nkey=nkey)
 
 
+def test_the_folder_of_a_home_is_not_taken_for_the_aggregators(theatre):
+    with pytest.raises(UsageError, match="is an agent's folder: give the one"):
+        read_aggregator(theatre.stage.identity(theatre.stage.names[0]))
+
+
 def try_to_connect(nats):
     async def attempt():
         async with connected(nats):

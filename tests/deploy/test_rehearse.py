@@ -232,6 +232,7 @@ def test_a_home_reads_in_its_account_what_it_gave_and_no_reading(deployment):
     for day in days:
         assert day["in"] is True and day["weights"] == "equal" and day["company"] == 10 and day["totals"] == 0
         assert day["rows_sent"] == day["rows_shown"] == 4 and day["rows_repeated"] == day["rows_filled"] == 0
+        assert day["left"] == "nothing: all rows shown"
         assert day["with"] == sorted(deployment.theatre.stage.names)
     assert [day | {"with": 0} for day in json.loads(bare_json)["days"]] == [day | {"with": 0} for day in days]
     assert bare.splitlines()[1].split()[:5] == ["2024-01-01", "in", "equal", "10", "4"]

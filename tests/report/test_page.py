@@ -72,7 +72,7 @@ def test_the_first_sentence_says_what_was_fitted_how_well_and_what_was_learned(h
     assert "12 agents" in lead and "1 January 2024" in lead and simulated.chosen.words() in lead
     last = simulated.horizons["chosen"][-1]
     assert f"{last.rmse:.2f} K after 24 h" in lead and f"“no change” is off by {last.persistence_rmse:.2f} K" in lead
-    assert "nothing else" in html and "R²" not in lead
+    assert "no other number" in html and "R²" not in lead
 
 
 @pytest.mark.parametrize("r2", [-1263.4, -0.02])
@@ -123,7 +123,7 @@ def test_other_protocols_say_what_they_reveal(protocol: str) -> None:
     small = tiny(5, agents=4, rows=60)
     html = fit_page(atdm.fit(small, protocol, order=1), "four")  # type: ignore[arg-type]
     sentence = "saw every reading of every agent" if protocol == "plain" else "all temperatures up to a rotation"
-    assert sentence in html and "nothing else" not in html and 'class="grave"' in html
+    assert sentence in html and "no other number" not in html and 'class="grave"' in html
 
 
 def test_the_diagram_is_drawn_from_the_ledger_alone(deployed: atdm.Fit) -> None:
@@ -163,7 +163,7 @@ def test_equal_weights_are_named_first_and_show_which_rows_and_the_mean(equal: a
     assert "protocol blind, equal weights" in words(html) and "best possible" not in html
     assert (
         "The aggregator learned which rows everybody gave, the load of the whole cluster and the mean temperature: "
-        "nothing else."
+        "no other number from anybody's readings."
     ) in words(html)
     assert "It estimated the model from these itself." in html
     assert "and its weight" not in html and "basis total" not in html and 'id="weights"' not in html

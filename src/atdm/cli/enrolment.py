@@ -19,6 +19,7 @@ enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/de
 app.add_typer(enroll, name="enroll")
 
 Folder = Annotated[Path, typer.Argument(help="Folder for keys; it stays with the party it belongs to.")]
+AuthorityFolder = Annotated[Path, typer.Argument(help="The authority's folder, made by `atdm enroll authority`.")]
 Authority = Annotated[Path | None, typer.Option(help="authority.json of the authority, if not in the folder.")]
 ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and aggregator in one folder, for a trial.")]
 
@@ -51,7 +52,7 @@ def enroll_aggregator(folder: Folder, authority: Authority = None, rehearsal: Fo
 
 @enroll.command("roster")
 def enroll_roster(
-    folder: Folder,
+    folder: AuthorityFolder,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the roster.")] = Path("roster.json"),
     host: Annotated[
         list[str], typer.Option(help="Name or address agents reach the NATS server under; repeat for more.")
@@ -76,21 +77,21 @@ def enroll_roster(
 
 
 @enroll.command("replace")
-def enroll_replace(folder: Folder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
+def enroll_replace(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """The same home with a new key, whose enrolment.json is in the authority's folder: the old key is out for good."""
     old = enrolment.replace_key(folder, name)
     print(f"{name} of owner {old.owner}: the old key is out for good; sign it in: atdm enroll roster {folder}")
 
 
 @enroll.command("retire")
-def enroll_retire(folder: Folder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
+def enroll_retire(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """A home leaves: its key is in no later roster and never enrols again."""
     old = enrolment.retire_key(folder, name)
     print(f"{name} of owner {old.owner}: its key is out for good; sign it out: atdm enroll roster {folder}")
 
 
 @enroll.command("status")
-def enroll_status(folder: Folder, as_json: Json = False) -> None:
+def enroll_status(folder: AuthorityFolder, as_json: Json = False) -> None:
     """Who is enrolled, since when, replaced by whom, retired when, as the authority's folder says."""
     found = enrolment.enrolment_status(folder)
     show(found) if as_json else out.print(status_table(found))
@@ -98,7 +99,7 @@ def enroll_status(folder: Folder, as_json: Json = False) -> None:
 
 @enroll.command("weather")
 def enroll_weather(
-    folder: Folder,
+    folder: AuthorityFolder,
     weather: WeatherFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the signed rows.")] = Path(
         "weather.json"

@@ -27,7 +27,14 @@ class Sources(TyperGroup):
 
 app = typer.Typer()
 sources = typer.Typer(cls=Sources, no_args_is_help=True)
-app.add_typer(sources, name="import", help="Other people's readings → zones.parquet and weather.parquet.")
+app.add_typer(
+    sources,
+    name="import",
+    help="""Other people's readings → zones.parquet and weather.parquet.
+
+    `atdm import FILES… -o data` is `atdm import tables FILES… -o data`; its options: `atdm import tables --help`.
+    """,
+)
 
 
 @sources.command("tables")

@@ -128,7 +128,7 @@ def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
     saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
-        raise UsageError(f"{state}: holds no account: give the state folder of `atdm agent`")
+        raise UsageError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
     account = decode_snapshot(saved).memory.account
     for entry in entries:
         account.apply(decode_entry(entry).bookings)
@@ -148,7 +148,7 @@ def agent_files(
 ) -> list[AgentFiles]:
     """One agent for each identity, with the readings (and state folder) at the same place of its list."""
     if data and sources:
-        raise UsageError("data and source are both given: give one of the two; a table is a source too")
+        raise UsageError("--data and --source are both given: give one of the two; a table is a source too")
     readings: Sequence[Path | Source] = data or sources
     if len(readings) != len(identities) or len(states) not in (0, len(identities)):
         raise UsageError(f"{len(identities)} identities and {len(readings)} sources of readings: give one for each")

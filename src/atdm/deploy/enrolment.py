@@ -424,6 +424,8 @@ def read_agent(folder: Path) -> AgentKeys:
 
 def read_aggregator(folder: Path) -> tuple[bytes, Pinned]:
     """The aggregator's nkey, and whom it was enrolled by."""
+    if (folder / "dither.key").exists():
+        raise UsageError(f"{folder}: is an agent's folder: give the one that `atdm enroll aggregator` made")
     return read_key_file(folder / "nats.key"), read_authority(folder / "authority.json")
 
 

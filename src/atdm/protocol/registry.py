@@ -41,7 +41,7 @@ REGISTRY = {
     "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, False, "every reading", {}),
     "paper": Protocol(
         "paper:PaperPart", "paper:PaperDesk", ("fitted",), ("ridge", "free"), True, False,
-        "every reading, to a rotation that the readings' decimals undo", OPENED,
+        "every reading, to a rotation that the readings' decimals undo, and every weight", OPENED,
     ),
     "moments": Protocol(
         "moments:MomentsPart", "moments:MomentsDesk", ("fitted",), ("ridge", "exact", "free"), True, False,

@@ -104,7 +104,7 @@ def check_distinct(members: Sequence[Member]) -> None:
 def check_roster(roster: Roster, authority: bytes) -> None:
     """Signed by the authority this agent pinned at enrolment, everybody once, in order."""
     if roster.authority != authority:
-        raise PeerError("roster of another enrolment authority: get the roster from the one this agent was enrolled by")
+        raise PeerError("roster of another enrolment authority: get the roster from the one you were enrolled by")
     verify(authority, roster.signature, "roster", roster.hash())
     check_distinct(roster.members)
     if list(roster.members) != sorted(roster.members, key=lambda member: member.identity):

@@ -212,7 +212,10 @@ class Rules:
 def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:
     """The minimum a person who starts a simulation meets before any key is made."""
     if agents < LEAST_AGENTS:
-        raise UsageError(f"{agents} agents: none is offered below {LEAST_AGENTS}, sums would give their parts away")
+        raise UsageError(
+            f"a cluster of {agents}: a fit needs at least {LEAST_AGENTS} agents, or sums would give their parts away; "
+            "use more, or atdm check for the file of one home"
+        )
     if protocol != "blind":
         return
     if agents < rules.least_agents:

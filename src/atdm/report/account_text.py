@@ -54,16 +54,17 @@ def _row(
         "rows_repeated": sent[3],
         "totals": known.totals,
         "model_released": bool(known.totals and known.fit),
-        "left": _left(known, len(company)),
+        "left": _left(known, len(company), shown=sent[1]),
     }
 
 
-def _left(known: Day, agents: int) -> str:
+def _left(known: Day, agents: int, shown: int) -> str:
     """What can still be asked of this day, in words."""
     if known.weights is None:
         return "equal or fitted weights" if known.judged else "nothing: too few readings"
     if known.weights == "equal":
-        return "rows not shown yet, to the same company"
+        all_shown = known.step and shown * known.step >= DAY
+        return "nothing: all rows shown" if all_shown else "rows not shown yet, to the same company"
     if known.fit:
         return "rows after the fit, under its weights"
     return f"{max(Rules().totals_for(agents) - known.totals, 0)} totals, to the same company"

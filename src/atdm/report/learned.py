@@ -50,7 +50,9 @@ def aggregator_sentence(fit: Fit) -> str:
         others = [MEANING[k] for k in kinds if k in ("load total", "weights", "state")]
         return f"The aggregator learned all temperatures up to a rotation, {_and(others)}."
     told = [meaning(k, collected(fit)) for k in kinds]
-    return f"The aggregator learned {_and(told)}: nothing else." if told else "The aggregator learned nothing."
+    if not told:
+        return "The aggregator learned nothing."
+    return f"The aggregator learned {_and(told)}: no other number from anybody's readings."
 
 
 def numbers(rows: Iterable[Row], party: str) -> int:

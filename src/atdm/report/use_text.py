@@ -24,7 +24,7 @@ SHOWN = 12  # rows of a trajectory on the screen; the whole is in --json and --o
 
 def diagnostics_text(d: Diagnostics) -> RenderableType:
     """Diagnostics of a fit in a few lines, warnings last."""
-    table = _table("diagnostics of the training rows", "", right=1)
+    table = _table("diagnostics of the chosen model, training rows", "", right=1)
     times = zip(d.time_constants, d.time_constant_bands, strict=True)
     slow = ", ".join(
         f"{tau:.3g} h ({low:.3g} to {high:.3g})" if tau > d.step_hours / 2 else "under half a step"

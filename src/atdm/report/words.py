@@ -66,7 +66,8 @@ def planning(fit: Fit) -> str:
     if judged.coefficients is None or judged.excitation is None:
         return f"no: {judged.refusal()}"
     e = judged.excitation
-    return f"yes: 1 kW more for 24 h warms the cluster by {e.response_24h:.3g} ± {e.standard_error:.2g} K"
+    gain = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K"
+    return f"yes, with a model made for planning: 1 kW more for 24 h warms the cluster by {gain}"
 
 
 def restarted(fit: Fit) -> str:

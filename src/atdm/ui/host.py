@@ -63,12 +63,12 @@ def parse_address(text: str) -> Address:
 
 def bind(address: Address) -> socket.socket:
     """A listening socket, or one line that says why not."""
-    where = f"--ui {address.host}:{address.port}"
     try:
         family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(place[:2], family=family)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "no such address"
+        where = f"the page at {address.host}:{address.port}"
         raise UsageError(f"{where}: {why.lower()}; choose another host or port") from None
 
 

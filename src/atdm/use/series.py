@@ -72,7 +72,10 @@ def span(
         if len(frame) and frame.index[0] != instant(start):
             raise UsageError(f"start {start}: weather and load have no such row, next is {stamp(frame.index[0])}")
     if len(frame) <= known:
-        raise UsageError(f"{len(frame)} rows of weather and load from the start: give more than {known}")
+        raise UsageError(
+            f"{len(frame)} rows of weather and load from the start, and the run starts from the first {known}: give "
+            "rows beyond the last one observed"
+        )
     if horizon is not None:
         asked = int(horizon // model.step)
         if len(frame) < known + asked:
@@ -96,7 +99,7 @@ def initial_values(model: Model, given: Sequence[float] | pd.Series | None, time
                             f"the run starts from the first {model.order} stamps of the weather")  # fmt: skip
         return values
     if given is None or len(given) != model.order:
-        raise UsageError(f"give the aggregate temperature at the first {model.order} stamps of the weather (initial)")
+        raise UsageError(_no_start(model.order))
     return np.asarray(given, dtype=float)
 
 
@@ -119,7 +122,7 @@ def past_rows(
                             f"the run starts from the first {count} stamps of the weather")  # fmt: skip
         return table
     if given is None or len(given) != count:
-        raise UsageError(f"give the aggregate temperature at the first {count} stamps of the weather (initial)")
+        raise UsageError(_no_start(count))
     table["aggregate_temp_c"] = np.asarray(given, dtype=float)
     return table
 
@@ -202,3 +205,7 @@ def instant(text: str, timezone: str = "UTC") -> pd.Timestamp:
         return (time.tz_localize(zone(timezone)) if time.tz is None else time).tz_convert("UTC")
     except (ValueError, TypeError):
         raise UsageError(f"start {text}: write a time stamp such as 2024-01-31T13:30Z") from None
+
+
+def _no_start(count: int) -> str:
+    return f"give the aggregate temperature at the first {count} stamps of the weather (initial), or rows observed"
