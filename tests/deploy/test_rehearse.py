@@ -253,9 +253,20 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
     homes, authority, roster = tmp_path / "homes", tmp_path / "authority", tmp_path / "roster.json"
     assert run("enroll", "authority", authority) == (0, "")
     assert run("enroll", "agent", homes, "--name", "a", "--authority", authority / "authority.json") == (0, "")
+    assert run("enroll", "aggregator", homes, "--authority", authority / "authority.json") == (0, "")
     zones, weather = write_tables(tiny(1, agents=3, rows=40), tmp_path)
     own = ["agent", "--identity", homes / "a", "--roster", roster, "--data", zones, "--weather", weather, "--nats"]
-    config = ["aggregator", "--identity", homes / "a", "--roster", roster, "--weather", weather, "--nats", "tls://x:1"]
+    config = [
+        "aggregator",
+        "--identity",
+        homes / "aggregator",
+        "--roster",
+        roster,
+        "--weather",
+        weather,
+        "--nats",
+        "tls://x:1",
+    ]
     watch = ["observe", tmp_path / "model.json", *config[1:5], "--nats", "tls://x:1"]
     bare, config = config, [*config, "-o", tmp_path / "results"]
     for arguments, code, why in (
@@ -273,6 +284,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
         ([*config, "--weights", "fitted", "--minimum-norm"], 2, "does not fit where inputs are collinear"),
         ([*config, "--weights", "own"], 2, "'fitted', 'equal'"),
         (config, 2, "roster.json: cannot be read"),
+        ([*config, "--identity", homes / "a"], 2, "is an agent's folder"),
         (["rehearse", zones, weather, "--agents-per-process", 0], 2, "give at least 1"),
         (["rehearse", zones, weather, "--observe", 40], 2, "give fewer rows"),
         (["rehearse", zones, weather, "--observe", 4, "--protocol", "moments"], 2, "under blind"),
