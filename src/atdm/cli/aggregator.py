@@ -59,7 +59,9 @@ ASKING = Group({
         float, typer.Option(help="Seconds that silent agents are waited for before readings are asked for; then out.")
     ],
     "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer once readings were asked for.")],
-    "at_least": Annotated[int, typer.Option(help="Homes; where fewer are there after --wait nobody is asked.")],
+    "at_least": Annotated[
+        int, typer.Option(help="Least number of homes there after --wait, or nobody is asked; agents want 10 owners.")
+    ],
     "portion": Annotated[
         int, typer.Option(help="Days of rows asked for at once: what a home that falls silent for good can cost.")
     ],

@@ -16,7 +16,7 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.data.clock import spell
 from atdm.kernel.descent import Status
-from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
+from atdm.kernel.design import INPUTS, LAGGED, SYMBOLS, UNITS
 from atdm.model.diagnostics import roots, time_constants
 from atdm.model.fitted import Model
 from atdm.report import figures, learned
@@ -285,7 +285,8 @@ def _coefficients(fit: Fit) -> str:
             for m in lags
         ]
 
-    used = f"<h3>Coefficients</h3><p>Of the model that is used: {escape(fit.chosen.words())}.</p>"
+    legend = ", ".join(["α: temperature of earlier rows", *(f"{i.symbol}: {i.name}" for i in INPUTS)])
+    used = f"<h3>Coefficients</h3><p>{legend}. Of the model that is used: {escape(fit.chosen.words())}.</p>"
     theirs = "<p>As the protocol estimated it, comparable with the paper's:</p>"
     return (
         used + table(head, rows(fit.chosen), download="coefficients", text=1)
