@@ -28,8 +28,11 @@ class Listener:
         self.client = Client(CallbackAPIVersion.VERSION2)
         self.client.on_message = self._take
         self.client.on_connect = lambda client, *_: client.subscribe([("homeassistant/#", 1), ("atdm/#", 1)])
+        subscribed = threading.Event()
+        self.client.on_subscribe = lambda *_: subscribed.set()
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
+        assert subscribed.wait(20.0)  # what the broker gets while it subscribes may be neither retained yet nor sent
 
     def _take(self, _client, _data, message) -> None:
         with self.changed:

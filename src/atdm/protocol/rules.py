@@ -213,8 +213,8 @@ def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName 
     """The minimum a person who starts a simulation meets before any key is made."""
     if agents < LEAST_AGENTS:
         raise UsageError(
-            f"a cluster of {agents}: a fit needs at least {LEAST_AGENTS} agents, or sums would give their parts away; "
-            "use more, or atdm check for the file of one home"
+            f"{agents} agents: a fit needs at least {LEAST_AGENTS}, or sums would give their parts away; use more, or "
+            "atdm check for the file of one home"
         )
     if protocol != "blind":
         return
