@@ -116,6 +116,7 @@ def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
         lambda d: d.update(day_types="holidays only"),
         lambda d: d.update(day_types="all days"),
         lambda d: d.update(made="guessed"),
+        lambda d: d.update(alpha=None),
         lambda d: d["released"]["runs"].reverse() or d["released"]["runs"].append(["2018-01-01T00:00:00+00:00", 1]),
         lambda d: d["record"]["time"].reverse(),
     ],

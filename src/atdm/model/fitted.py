@@ -432,6 +432,6 @@ class Model:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, UsageError):
             raise DataError(f"{path}: not a model file: give a model.json written by atdm fit") from None
         sound = sound and all(np.isfinite(v).all() and v.ndim == 1 and len(v) for v in values.values())
-        if sizes != [model.order + 1] * len(INPUTS) or model.period != calendar.period or not sound:
+        if not sound or sizes != [model.order + 1] * len(INPUTS) or model.period != calendar.period:
             raise DataError(f"{path}: coefficients do not belong together: give a model.json written by atdm fit")
         return model
