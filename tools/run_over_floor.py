@@ -56,7 +56,8 @@ def main(*where: str) -> None:
     for weights in ("fitted", "equal"):
         found = measured(cluster, "blind", options_for(len(cluster.agents), weights), memory=False)
         sent = found["bytes_up_per_agent"] / 1000
-        print(f"{weights} weights: {found['messages']} messages and {sent:.1f} kB up per agent")
+        words = ",".join(map(str, found["words"]))
+        print(f"{weights} weights: {found['messages']} messages and {sent:.1f} kB up per agent, sums of {words} words")
     own, plain = middle["agent alone"], middle["plain"]
     print(f"one agent sharing nothing {1000 * own:.2f} ms, one plain fit {1000 * plain:.2f} ms: {own / plain:.2f}")
     for how in ("sharing", "sharing nothing"):

@@ -153,6 +153,7 @@ def measured(
         "setup_seconds": traffic.setup_seconds,
         "floor_seconds": floor,
         "processes": used,
+        "words": sizes,
         "sums": sums,
         "messages": int(median(traffic.messages_up[i] for i in others)),
         "bytes_up_per_agent": int(median(traffic.bytes_up[i] for i in others)),
