@@ -22,6 +22,7 @@ import pytest
 
 from atdm.crypto import graph, keys, prg, ring
 from atdm.data import gaps
+from atdm.kernel import descent
 from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, store, sums
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
@@ -40,7 +41,7 @@ from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
 from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
-from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_secrets
+from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_rounding, test_secrets
 from tests.reliability import test_rules as claims
 from tests.reliability.places import desk_places, place
 
@@ -642,6 +643,9 @@ MUTANTS = (
            partial(with_patch, claims.test_the_search_ends_where_the_residual_no_longer_falls)),
     Mutant("search", "it ends where QᵀQ is ill-conditioned", (Constant(script, "ILL_CONDITIONED", 1e30),),
            claims.test_a_total_that_adds_nothing_ends_the_search),
+    Mutant("search", "a descent ends where it gains nothing any more",
+           (Edit(descent, "at_rest", "len(objectives) > 2 and f2 >= objectives[-3]", "False"),),
+           partial(with_patch, partial(test_rounding.test_agents_that_add_up_in_another_order_agree, 0, 1e-6, 1e-15))),
     Mutant("search", "λ follows from counts, not from the agent's own weight",
            (Edit(BlindPart, "script", 'ladder.better(opened["negative"])',
                  "ladder.better((found.trials @ self.parts[: len(found.descent.weights)] < 0).astype(float))"),),

@@ -2,12 +2,12 @@
 
     SP_I  (ξ fixed): least squares gives α and the objective f1
     SP_II (α fixed): Eq. (4) gives ξ and the objective f2
-    stop when min(f1 − f2, (f1 − f2)/f2) < tolerance
+    stop when min(f1 − f2, (f1 − f2)/f2) < tolerance, or where an iteration no longer lowers f2
 
 The weights may be those of agents (one column each) or coordinates in a basis of weighted sums (span.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -65,14 +65,22 @@ def gap(f1: float, f2: float) -> float:
     return min(f1 - f2, (f1 - f2) / f2) if f2 > 0 else f1 - f2
 
 
+def at_rest(objectives: Sequence[float], tolerance: float) -> bool:
+    """Whether the last SP_II gained less than the tolerance, or the last iteration nothing at all: neither subproblem
+    can raise the objective, so what is left then is rounding, which is another one on every machine."""
+    f1, f2 = objectives[-2:]
+    return gap(f1, f2) < tolerance or (len(objectives) > 2 and f2 >= objectives[-3])
+
+
 def advance(state: Descent, alpha: FloatArray, f1: float, weights: FloatArray, f2: float, tolerance: float) -> Descent:
     """One iteration: the answers of SP_I and SP_II."""
+    objectives = (*state.objectives, f1, f2)
     return Descent(
         alpha=alpha,
         previous=state.weights,
         weights=weights,
-        objectives=(*state.objectives, f1, f2),
-        converged=gap(f1, f2) < tolerance,
+        objectives=objectives,
+        converged=at_rest(objectives, tolerance),
     )
 
 
@@ -84,7 +92,7 @@ def descend(problem: Subproblems, weights: FloatArray, tolerance: float) -> Desc
         alpha, f1 = problem.sp1(previous)
         weights, f2 = problem.sp2(alpha)
         objectives += (f1, f2)
-        converged = gap(f1, f2) < tolerance
+        converged = at_rest(objectives, tolerance)
     return Descent(
         alpha=alpha, weights=weights, previous=previous, objectives=tuple(objectives), converged=converged
     )  # fmt: skip
