@@ -531,7 +531,7 @@ MUTANTS = (
            every(test_owner.test_it_is_out_on_all_days_in_fixed_words_and_judges_none)),
     Mutant("in or out", "a choice made during a run waits for its end",
            (Edit(Agent, "_play", "self._owner = lambda choice=entry.choice: choice", "pass"),),
-           every(test_owner.test_a_restart_within_a_run_answers_as_before_whatever_was_chosen_since)),
+           every(test_owner.test_within_a_run_it_answers_as_before_whatever_was_chosen_since)),
     Mutant("in or out", "own gaps of up to 2 h are filled", (Edit(gaps, "fill", "LONGEST_SECONDS", "10800"),),
            every(test_gaps.test_two_hours_are_the_time_from_reading_to_reading)),
     Mutant("in or out", "a home with an outage stays while it costs less than a tenth",
