@@ -108,11 +108,8 @@ def altered(here: World, who, word: int) -> tuple[Aggregator, list[Masked]]:
         words[1] = word if i in who else words[1]
         return [msgspec.structs.replace(message, words=ring.to_bytes(words))]
 
-    def note(i: int, message: Masked) -> list[Masked]:
-        shows.extend([message] * (message.phase == "show"))
-        return [message]
-
-    drive(role, [here.agent(i) for i in range(AGENTS)], altering(Total, lie), altering(Masked, note))
+    note = altering(Masked, lambda i, message: shows.extend([message] * (message.phase == "show")) or [message])
+    drive(role, [here.agent(i) for i in range(AGENTS)], altering(Total, lie), note)
     assert len(shows) == AGENTS  # nobody refuses
     return role, shows
 
@@ -273,9 +270,7 @@ def test_readings_that_cannot_be_read_are_a_reason_not_a_crash() -> None:
 
 def test_the_weight_is_kept_although_the_end_of_the_fit_was_not_heard() -> None:
     here = world()
-    here.deaf = lambda i, data: i == 2 and b"Finished" in data
     role = here.aggregator(here.plan(rows=slice(0, FITTED)))
-    assert here.run(role) is not None
+    assert here.run(role, deaf=lambda i, data: i == 2 and b"Finished" in data) is not None
     here.restart(2)
-    here.deaf = lambda i, data: False
     assert len(watch(here, here.collect(FITTED, 4, role)).time) == 4

@@ -288,8 +288,7 @@ def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():
                 here.agent(i).receive(other)
         return False
 
-    here.deaf = overtaken
-    assert here.run(here.aggregator(here.collect(0, 4))) is not None
+    assert here.run(here.aggregator(here.collect(0, 4)), deaf=overtaken) is not None
     victim = here.agent(VICTIM)
     assert victim.roster is old and victim.own.memory.serial == 2
     victim._renew_roster = lambda: old
@@ -337,9 +336,8 @@ def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_
         plan = here.plan() if what == "fit" else here.collect(0, 60)
         store, agent = here.stores[who], here.agent(who)
         store.die, store.after = moment, moment % 2 == 0
-        here.deaf = lambda i, data, here=here, agent=agent: i == who and here.agents[who] is not agent  # it was killed
-        first, dead = here.run(here.aggregator(plan)), store.die <= 0
-        here.deaf = lambda i, data: False
+        killed = lambda i, data, here=here, agent=agent: i == who and here.agents[who] is not agent  # noqa: E731
+        first, dead = here.run(here.aggregator(plan), deaf=killed), store.die <= 0
         left_out = {who} if len(here.role.members) < 5 else set()  # it was killed before it answered
         again = here.run(here.aggregator(plan), gone=left_out)
         assert again is not None and (first is None or shown(first) == shown(again)), here.reasons

@@ -87,9 +87,7 @@ def test_a_process_killed_with_sigkill_at_every_write_sends_one_message_per_cont
 def left_after(who: int, messages: int) -> World:
     """A world in which one agent was there for so many messages and not for the end of the run."""
     here = world()
-    here.deaf = after(who, messages)
-    assert here.run(here.aggregator(here.plan())) is None
-    here.deaf = lambda i, data: False
+    assert here.run(here.aggregator(here.plan()), deaf=after(who, messages)) is None
     return here
 
 

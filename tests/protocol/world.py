@@ -36,6 +36,7 @@ LOOSE = Rules(
     protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1, totals=40, agents_per_total=1,
     colluders=0, clip=1e9, dither=0, solver_tolerance=1e-9,
 )  # fmt: skip
+Deaf = Callable[[int, bytes], bool]  # whether an agent does not hear a message
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed
 
 
@@ -70,8 +71,8 @@ class Ram(Store):
             raise Killed
 
 
-def after(who: int, messages: int) -> Callable[[int, bytes], bool]:
-    """For `World.deaf`: an agent that hears so many messages, and then nothing."""
+def after(who: int, messages: int) -> Deaf:
+    """For `World.run`: an agent that hears so many messages, and then nothing."""
     heard: list[bytes] = []
 
     def deaf(i: int, data: bytes) -> bool:
@@ -109,7 +110,6 @@ class World:
         self.reasons: list[str] = []
         self.attempts = 0
         self.restarts = 0
-        self.deaf: Callable[[int, bytes], bool] = lambda i, data: False  # whether an agent does not hear a message
 
     def signed(self, names: Collection[str], serial: int = 1, since: int = 0) -> Roster:
         """A roster of these agents, enrolled from that day on; places in it are the agents' numbers."""
@@ -179,7 +179,7 @@ class World:
 
     def deliver(self, i: int, data: bytes) -> list[bytes]:
         """One message to one agent; what it hands out is checked here and nowhere else."""
-        if self.deaf(i, data):
+        if self.deaf is not None and self.deaf(i, data):
             raise Killed
         try:
             replies = self.agent(i).receive(data)
@@ -215,10 +215,12 @@ class World:
             assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
 
     def run(
-        self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None
+        self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None, deaf: Deaf | None = None
     ) -> Outcome | Collected | None:
         """Carry messages until the run is over. chaos: share of deliveries at which something happens to an agent;
-        gone: agents that do not answer any more. An agent's message stays in its queue until it was answered."""
+        gone: agents that do not answer any more; deaf: who does not hear what. An agent's message stays in its queue
+        until it was answered."""
+        self.deaf = deaf
         inbox: dict[int, deque[bytes]] = {i: deque() for i in range(len(self.roster))}
         away: dict[int, int] = {i: 10**9 for i in gone or ()}  # agent → deliveries until it is back
         self._post(aggregator.start(), inbox)
