@@ -1,6 +1,6 @@
 """A run in hand: parties of a tiny cluster, and a loop in which a test can alter any message."""
 
-import hashlib
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -24,13 +24,7 @@ decoded = msgspec.msgpack.Decoder(ToAggregator).decode
 
 def seeded(seed: int) -> Callable[[int], bytes]:
     """Bytes that look random and come back with the seed."""
-    state = [hashlib.sha256(f"seed {seed}".encode()).digest()]
-
-    def draw(n: int) -> bytes:
-        state[0] = hashlib.sha256(state[0]).digest()
-        return hashlib.shake_256(state[0]).digest(n)
-
-    return draw
+    return random.Random(f"seed {seed}").randbytes
 
 
 def parties(

@@ -458,18 +458,14 @@ def live(replay: Replay, day: int) -> None:
         elif day < 3:
             continue
         else:
-            plan = fit_plan(replay, FIRST + max(day - rng.choice([4, 6, 12]), 0), FIRST + day)
+            start = (FIRST + max(day - rng.choice([4, 6, 12]), 0)) * DAY
+            weather = replay.weather.hash(start, replay.now - STEP)
+            plan = msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start,
+                                           length=(replay.now - start) // STEP, weather=weather)  # fmt: skip
             replay.fits.append(plan)
         replay.run(plan, chosen(replay, way), broken, lie)
         if way == "one":
             replay.run(plan, chosen(replay, "other"))
-
-
-def fit_plan(replay: Replay, first: int, last: int) -> Plan:
-    start, length = first * DAY, (last - first + 1) * DAY // STEP
-    weather = replay.weather.hash(start, start + (length - 1) * STEP)
-    return msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start, length=length,
-                                   weather=weather)  # fmt: skip
 
 
 def audit(replay: Replay) -> None:

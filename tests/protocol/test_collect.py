@@ -1,6 +1,7 @@
 """Rows of state and load: from everybody or not at all, under one weighting and one company, up to four times."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from atdm.protocol.collect import Collected, show_layout
 from atdm.protocol.company import TOO_FEW, bits
 from atdm.protocol.messages import Masked, Total
 from atdm.protocol.plan import Collect
-from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.readings import seconds
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive
@@ -255,11 +256,7 @@ def test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out() -
 
 def test_readings_that_cannot_be_read_are_a_reason_not_a_crash() -> None:
     here = world()
-
-    def torn() -> Readings:
-        raise DataError("its readings cannot be read at present")
-
-    here.agent(1)._renew = torn
+    here.agent(1)._renew = Mock(side_effect=DataError("its readings cannot be read at present"))
     assert "cannot be read at present" in here.answer(here.collect(ROWS - 2, 4)).reason
     here.agent(1)._renew = lambda: here.readings(1)
     assert here.answer(here.collect(ROWS - 2, 4)).days == b"\1"

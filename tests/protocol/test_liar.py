@@ -1,6 +1,7 @@
 """Parties that lie or break off: agents go on with what they verified, or end the run; nothing else is released."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -263,15 +264,11 @@ def test_an_agent_that_was_retired_takes_no_older_roster_after_a_restart(joined)
         here.agent(0)
 
 
-def test_a_store_that_fails_where_a_newer_roster_is_seen_halts_the_agent_and_tells_nobody(monkeypatch):
+def test_a_store_that_fails_where_a_newer_roster_is_seen_halts_the_agent_and_tells_nobody():
     here, _, newer = two_rosters()
     agent = here.agent(0)
     agent._renew_roster = lambda: newer
-
-    def full(data):
-        raise UsageError("cannot write: no space")
-
-    monkeypatch.setattr(agent._store, "append", full)
+    agent._store.append = Mock(side_effect=UsageError("cannot write: no space"))
     with pytest.raises(UsageError, match="no space"):
         agent.receive(here.announce(here.collect(0, 4), roster=here.signed((), serial=9)))
     assert agent.state is AgentState.HALTED

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -192,11 +193,7 @@ def test_a_journal_is_private_and_a_failed_write_leaves_it_as_it_was(tmp_path: P
     disk = Disk(tmp_path / "journal")
     disk.replace(b"one")
     assert disk.path.stat().st_mode & 0o077 == 0
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     for write in (disk.replace, disk.append):
         with pytest.raises(UsageError, match="No space left"):
             write(b"two")
@@ -250,12 +247,7 @@ def test_nothing_of_an_agents_state_shows_in_its_repr() -> None:
 def test_agents_with_a_state_folder_go_on_where_they_broke_off_and_remember(tmp_path: Path) -> None:
     cluster, options = tiny(SEED, agents=AGENTS, rows=60), {"order": 1, "ridge": 20.0, "nonnegative": False}
     plan = make_plan(cluster, fit_options(protocol="blind", **options, solver_tolerance=5e-05), LOOSE)
-    messages = count(1)
-
-    def interrupt(*_: object) -> None:
-        if next(messages) == 50:
-            raise KeyboardInterrupt
-
+    interrupt = Mock(side_effect=[*[None] * 49, KeyboardInterrupt])
     with pytest.raises(KeyboardInterrupt):
         simulate(cluster, plan, LOOSE, tap=interrupt, state=tmp_path)
     again, same = (simulate(cluster, plan, LOOSE, state=tmp_path) for _ in range(2))

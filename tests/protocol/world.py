@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from atdm.crypto.keys import SigningKey
@@ -149,10 +148,9 @@ class World:
 
     def collect(self, first: int = 0, length: int = 8, fit: Aggregator | None = None, **change: Any) -> Collect:
         """Rows from a number on, under equal weights or under those of a fit."""
-        time, step = seconds(self.cluster.time), int(self.cluster.step.total_seconds())
-        plan = Collect(step_seconds=step, start=int(time[0]) + first * step, length=length,
-                       fit=b"" if fit is None else fit.run.id)  # fmt: skip
-        return msgspec.structs.replace(plan, **change)
+        start, step = int(seconds(self.cluster.time)[0]), int(self.cluster.step.total_seconds())
+        options = {"step_seconds": step, "start": start + first * step, "length": length, **change}
+        return Collect(fit=b"" if fit is None else fit.run.id, **options)
 
     def window(self, rows: slice = slice(None), members: tuple[Member, ...] | None = None) -> Cluster:
         """The same rows as a cluster of its own, for an independent fit; all agents, or those of a company."""
