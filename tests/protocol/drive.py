@@ -1,6 +1,6 @@
 """A run in hand: parties of a tiny cluster, and a loop in which a test can alter any message."""
 
-import hashlib
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from atdm.data import Cluster
 from atdm.errors import PeerError
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
-from atdm.protocol.messages import encode
+from atdm.protocol.messages import ToAggregator, encode
 from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
@@ -19,17 +19,12 @@ from tests.clusters import tiny
 
 RULES = Rules(least_agents=3, rows_per_parameter=1.0, agents_per_total=1, colluders=0, dither=0.0)
 Alter = Callable[[int, bytes], list[bytes]]  # receiving or sending agent, message → what goes on instead
+decoded = msgspec.msgpack.Decoder(ToAggregator).decode
 
 
 def seeded(seed: int) -> Callable[[int], bytes]:
     """Bytes that look random and come back with the seed."""
-    state = [hashlib.sha256(f"seed {seed}".encode()).digest()]
-
-    def draw(n: int) -> bytes:
-        state[0] = hashlib.sha256(state[0]).digest()
-        return hashlib.shake_256(state[0]).digest(n)
-
-    return draw
+    return random.Random(f"seed {seed}").randbytes
 
 
 def parties(
@@ -75,6 +70,19 @@ def drive(
         if not inbox and aggregator.state is AggregatorState.GATHERING:
             inbox += aggregator.close()
     return refused
+
+
+def nothing_released(aggregator: Aggregator, why: str = "") -> None:
+    assert aggregator.state is not AggregatorState.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
+    assert why in " ".join(aggregator.reasons), aggregator.reasons
+
+
+def said(agent: Agent, message: Any) -> list[Any]:
+    """What an agent answers to a message, or the error with which it ignores it."""
+    try:
+        return [decoded(reply) for reply in agent.receive(message if isinstance(message, bytes) else encode(message))]
+    except PeerError as error:
+        return [error]
 
 
 def altering(kind: type, change: Callable[[int, Any], list]) -> Alter:

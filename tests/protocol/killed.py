@@ -13,7 +13,6 @@ import sys
 from multiprocessing import get_context
 from pathlib import Path
 
-from atdm.protocol.store import Store
 from atdm.transport.disk import Disk
 from tests.clusters import tiny
 from tests.protocol.world import Killed, World
@@ -23,29 +22,27 @@ MOMENTS = ("before", "within", "after")
 FORK = get_context("fork")
 
 
-class Deadly(Store):
+class Deadly(Disk):
     """A journal that kills its process at one of its writes."""
 
-    def __init__(self, disk: Disk, write: int, moment: str) -> None:
-        self.disk, self.left, self.moment = disk, write, moment
-
-    def read(self) -> tuple[bytes | None, list[bytes]]:
-        return self.disk.read()
+    def __init__(self, path: Path, write: int, moment: str) -> None:
+        super().__init__(path)
+        self.left, self.moment = write, moment
 
     def replace(self, snapshot: bytes) -> None:
-        self._write(self.disk.replace, snapshot)
+        self._write(super().replace, snapshot)
 
     def append(self, entry: bytes) -> None:
-        self._write(self.disk.append, entry)
+        self._write(super().append, entry, whole=False)
 
-    def _write(self, write, data: bytes) -> None:
+    def _write(self, write, data: bytes, whole: bool = True) -> None:
         self.left -= 1
-        before = self.disk.path.stat().st_size if self.disk.path.exists() else 0
+        before = self.path.stat().st_size if self.path.exists() else 0
         if self.left != 0 or self.moment != "before":
             write(data)
         if self.left == 0:
-            if self.moment == "within" and write == self.disk.append:  # a frame that was half written
-                os.truncate(self.disk.path, (before + self.disk.path.stat().st_size) // 2)
+            if self.moment == "within" and not whole:  # a frame that was half written
+                os.truncate(self.path, (before + self.path.stat().st_size) // 2)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -72,7 +69,7 @@ class Process:
             raise Killed from None
 
     def _live(self, pipe) -> None:
-        self.world.stores[LEADER] = Deadly(Disk(self.path), self.write, self.moment)
+        self.world.stores[LEADER] = Deadly(self.path, self.write, self.moment)
         agent = World.agent(self.world, LEADER)
         while True:
             pipe.send(agent.receive(pipe.recv()))

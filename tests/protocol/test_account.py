@@ -26,6 +26,7 @@ from atdm.protocol.roster import Member, could_collude, owners_of, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import make_keys, make_ready
 from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
+from tests.protocol.drive import said
 from tests.protocol.world import Ram
 
 # The model: what docs/spec.md §6 says of one home, in sets and dictionaries
@@ -190,14 +191,12 @@ class Home:
             )  # fmt: skip
             if self.agent.state is agent_module.AgentState.LOST:  # roster or file changed meanwhile: its account stays
                 self.record.fits.pop(self.run, None)
-        try:
-            said = [msgspec.msgpack.decode(d, type=m.ToAggregator) for d in self.agent.receive(m.encode(message))]
-        except PeerError as error:
-            return [error]
-        reasons = [reply.reason for reply in said if getattr(reply, "reason", "")]
+        replies = said(self.agent, message)
+        reasons = [reply.reason for reply in replies if getattr(reply, "reason", "")]
         self.replay.seen.update(re.sub(r"home\d+|key \w+", "…", reason) for reason in reasons)
-        self.run = getattr(message, "run", b"")
-        return said
+        if not any(isinstance(reply, PeerError) for reply in replies):
+            self.run = getattr(message, "run", b"")
+        return replies
 
 
 def left(replies: list) -> str | None:
@@ -459,18 +458,14 @@ def live(replay: Replay, day: int) -> None:
         elif day < 3:
             continue
         else:
-            plan = fit_plan(replay, FIRST + max(day - rng.choice([4, 6, 12]), 0), FIRST + day)
+            start = (FIRST + max(day - rng.choice([4, 6, 12]), 0)) * DAY
+            weather = replay.weather.hash(start, replay.now - STEP)
+            plan = msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start,
+                                           length=(replay.now - start) // STEP, weather=weather)  # fmt: skip
             replay.fits.append(plan)
         replay.run(plan, chosen(replay, way), broken, lie)
         if way == "one":
             replay.run(plan, chosen(replay, "other"))
-
-
-def fit_plan(replay: Replay, first: int, last: int) -> Plan:
-    start, length = first * DAY, (last - first + 1) * DAY // STEP
-    weather = replay.weather.hash(start, start + (length - 1) * STEP)
-    return msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start, length=length,
-                                   weather=weather)  # fmt: skip
 
 
 def audit(replay: Replay) -> None:

@@ -22,6 +22,13 @@ def difference(one: Fit, other: Fit) -> tuple[float, float, float]:
     return model, r2, (one.weights - other.weights).abs().max() / other.weights.abs().max()
 
 
+def swaying(seed: int, agents: int, rows: int = 120) -> Cluster:
+    """Agents that sway in step, some far more than others: free weights are negative for several."""
+    cluster, rng = tiny(seed, agents=agents, rows=rows), np.random.default_rng(seed)
+    together = np.outer(rng.normal(0, 0.4, rows), rng.uniform(0, 3, agents))
+    return Cluster.from_frames(cluster.temperature + together, cluster.load, cluster.outdoor, cluster.solar)
+
+
 @pytest.mark.parametrize("protocol", ["paper", "moments"])
 @pytest.mark.parametrize("weights", [False, "ridge"])
 @pytest.mark.parametrize("seed", range(3))
@@ -33,12 +40,8 @@ def test_opened_protocols_equal_plain(protocol, weights, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_moments_with_the_exact_constraint_equals_plain_where_several_weights_are_zero(seed):
-    cluster = tiny(seed, agents=14, rows=120)
-    rng = np.random.default_rng(seed)
-    together = np.outer(rng.normal(0, 0.4, 120), rng.uniform(0, 3, 14))  # agents that sway in step, some far more
-    swaying = Cluster.from_frames(cluster.temperature + together, cluster.load, cluster.outdoor, cluster.solar)
-    options = dict(order=1, ridge=20.0, nonnegative="exact")
-    private, plain = (fit(swaying, name, **options) for name in ("moments", "plain"))
+    cluster, options = swaying(seed, 14), dict(order=1, ridge=20.0, nonnegative="exact")
+    private, plain = (fit(cluster, name, **options) for name in ("moments", "plain"))
     assert (plain.weights == 0).sum() >= 3
     assert max(difference(private, plain)) < 1e-6
 

@@ -1,8 +1,9 @@
 """`blind`: its answer is that of a trusted centre within what it certifies; what parties see is what is said."""
 
-from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -12,29 +13,21 @@ import pytest
 from atdm.crypto import ring
 from atdm.data import Cluster
 from atdm.errors import AtdmError, PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
+from atdm.kernel.design import REFERENCE_TEMP, Design
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.veil import Veil
-from atdm.protocol.messages import Masked, decode_to_aggregator
+from atdm.protocol.messages import Masked
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
 from atdm.protocol.rules import Rules
-from atdm.result import Fit
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
-from tests.protocol.drive import drive, parties
-from tests.protocol.test_agreement import difference
+from tests.protocol.drive import altering, drive, parties
+from tests.protocol.test_agreement import difference, swaying
 
 SHORT = Rules(rows_per_parameter=1.0)  # limits as they are by default, on a short window
 LIFTED = replace(SHORT, totals=40, agents_per_total=1, clip=1e9, solver_tolerance=1e-9)
 CLUSTERS = ["refit64", "sample", "twin_houses"]
-
-
-def swaying(seed: int, agents: int, rows: int = 120) -> Cluster:
-    """Agents that sway in step, some far more than others: free weights are negative for several."""
-    cluster, rng = tiny(seed, agents=agents, rows=rows), np.random.default_rng(seed)
-    together = np.outer(rng.normal(0, 0.4, rows), rng.uniform(0, 3, agents))
-    return Cluster.from_frames(cluster.temperature + together, cluster.load, cluster.outdoor, cluster.solar)
 
 
 # The answer
@@ -85,27 +78,22 @@ def test_by_default_there_are_at_most_five_totals_ten_messages_and_no_negative_w
     assert (private.weights >= 0).all() and abs(private.weights.sum() - 1) < 1e-6
 
 
-def least_objective(cluster: Cluster, fitted: Fit) -> tuple[float, float]:
-    """Objective (3) at the answer, and its least value over all weights at the answer's α and λ: everything at hand."""
-    inputs: Inputs = fitted.inputs
-    columns = Design.build(inputs, fitted.model.coefficients.order).columns
-    rows = np.arange(fitted.model.coefficients.order, inputs.train)  # tiny clusters have no gap
-    x = cluster.temperature.loc[fitted.state.index].to_numpy() - REFERENCE_TEMP
-    tau = x[rows] - sum(a * x[rows - m] for m, a in enumerate(fitted.model.alpha, 1))
-    z = tau - columns @ np.linalg.lstsq(columns, tau, rcond=None)[0]
-    gram, ones = z.T @ z + fitted.ridge * np.eye(len(x.T)), np.ones(len(x.T))
-    xi = fitted.weights[list(cluster.agents)].to_numpy()
-    return float(xi @ gram @ xi), float(1.0 / (ones @ np.linalg.solve(gram, ones)))
-
-
 @pytest.mark.parametrize("totals", [2, 3, 5, 12])
 @pytest.mark.parametrize("made, ridge", [(tiny, 0.5), (tiny, 5.0), (swaying, 100.0)])
 def test_the_certified_excess_is_an_upper_bound(made, ridge, totals):
+    """Objective (3) at the answer, and its least value over all weights at the answer's α and λ: everything at hand."""
     for seed in range(4):
         cluster = made(seed, agents=14, rows=120)
         rules = replace(LIFTED, totals=totals, clip=2.0)
         private = fit(cluster, order=1, ridge=ridge, nonnegative=False, dither=0.0, rules=rules)
-        at_answer, least = least_objective(cluster, private)
+        columns = Design.build(private.inputs, 1).columns
+        rows = np.arange(1, private.inputs.train)  # tiny clusters have no gap
+        x = cluster.temperature.loc[private.state.index].to_numpy() - REFERENCE_TEMP
+        tau = x[rows] - private.model.alpha[0] * x[rows - 1]
+        z = tau - columns @ np.linalg.lstsq(columns, tau, rcond=None)[0]
+        gram, ones = z.T @ z + private.ridge * np.eye(14), np.ones(14)
+        xi = private.weights[list(cluster.agents)].to_numpy()
+        at_answer, least = xi @ gram @ xi, 1.0 / (ones @ np.linalg.solve(gram, ones))
         rounding = 2.0**-34 * private.agents * at_answer / ridge  # of the opened squares, which have 34 bits
         assert -1e-9 <= (at_answer - least) / at_answer <= private.excess + rounding, seed
 
@@ -138,10 +126,8 @@ def test_limits_stop_the_search_with_a_note_where_it_ended_far_off_and_no_error(
 ])  # fmt: skip
 def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, word):
     rules = Rules(weights="fitted", rows_per_parameter=4.0)
-    plan = make_plan(
-        tiny(0, rows=150), fit_options(protocol="blind", order=1)
-    )  # 11 parameters, 4 steps a day, three quarters for training
-    plan = msgspec.structs.replace(plan, length=400)
+    plan = make_plan(tiny(0, rows=150), fit_options(protocol="blind", order=1))
+    plan = msgspec.structs.replace(plan, length=400)  # 11 parameters, 4 steps a day, three quarters for training
     assert rules.refuses(msgspec.structs.replace(plan, **fine)) is None
     assert word in rules.refuses(msgspec.structs.replace(plan, **change))
     assert "--weights fitted" in Rules(rows_per_parameter=4.0).refuses(plan)
@@ -158,22 +144,16 @@ def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():
 
 def test_agents_that_share_nothing_send_the_same_bytes_and_each_opens_every_total(monkeypatch):
     cluster = swaying(3, 12)
-    plan, calls = make_plan(cluster, fit_options(protocol="blind", order=1), SHORT), Counter()
-    true = ring.verify_words
-
-    def counted(*args):
-        calls["verified"] += 1
-        return true(*args)
-
-    monkeypatch.setattr(ring, "verify_words", counted)
-    taps, fits = [], []
+    plan = make_plan(cluster, fit_options(protocol="blind", order=1), SHORT)
+    verified, taps, fits = Mock(wraps=ring.verify_words), [], []
+    monkeypatch.setattr(ring, "verify_words", verified)
     for share in (True, False):
-        calls.clear()
+        verified.reset_mock()
         seen = []
         fits.append(simulate(cluster, plan, SHORT, random_bytes=Random(5).randbytes, share=share,
                              tap=lambda *message, seen=seen: seen.append(message)))  # fmt: skip
         taps.append(seen)
-        assert calls["verified"] == 12 * (fits[-1].cost.rounds - 2)  # all but the answer and the release
+        assert verified.call_count == 12 * (fits[-1].cost.rounds - 2)  # all but the answer and the release
     assert taps[0] == taps[1]
     assert fits[0].state.equals(fits[1].state) and fits[0].weights.equals(fits[1].weights)
 
@@ -201,12 +181,7 @@ def test_series_exchanged_between_agents_give_the_aggregator_the_same_release():
     outcomes, veiled = [], []
     for number, data in enumerate((cluster, exchanged)):
         aggregator, agents = parties(data, seed=number)
-
-        def keep(i, reply):
-            message = decode_to_aggregator(reply, len(reply))
-            veiled.extend([message.words] if isinstance(message, Masked) else [])
-            return [reply]
-
+        keep = altering(Masked, lambda i, message: veiled.append(message.words) or [message])
         drive(aggregator, agents, to_aggregator=keep)
         outcomes.append(aggregator.desk.outcome)
     one, other = outcomes
@@ -233,11 +208,9 @@ def test_a_tampered_total_never_opens(monkeypatch):
             offset = 1 << int(rng.integers(64)) if n % 2 else int(rng.integers(1, 2**63)) * 2 + 1
             words[word : word + 1] += np.uint64(offset % 2**64)
             attempts += 1
-            try:
+            with suppress(PeerError):
                 true_unwrap(self, ring.to_bytes(words))
                 opened.append((self.phase, word, offset))
-            except PeerError:
-                pass
         return true_unwrap(self, data)
 
     monkeypatch.setattr(Veil, "unwrap", attempt)

@@ -1,6 +1,7 @@
 """Rows of state and load: from everybody or not at all, under one weighting and one company, up to four times."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -12,9 +13,9 @@ from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected, show_layout
 from atdm.protocol.company import TOO_FEW, bits
-from atdm.protocol.messages import Masked, Ready, Refuse, ToAggregator, Total
+from atdm.protocol.messages import Masked, Total
 from atdm.protocol.plan import Collect
-from atdm.protocol.readings import Readings, seconds
+from atdm.protocol.readings import seconds
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive
@@ -40,23 +41,6 @@ def watch(here: World, plan: Collect, **options) -> Collected:
     seen = here.run(here.aggregator(plan), **options)
     assert isinstance(seen, Collected), here.reasons
     return seen
-
-
-def hold(here: World, i: int, temperature: np.ndarray | None = None, without: list[int] | None = None) -> None:
-    """From now on agent i has this series, or lacks these rows; what it kept by itself stays."""
-    own = here.readings(i)
-    at = np.delete(np.arange(len(own.time)), without or [])
-    series = own.temperature if temperature is None else temperature
-    here.agent(i).own = replace(here.agent(i).own, readings=Readings(own.time[at], series[at], own.load[at]))
-
-
-def decoded(reply: bytes) -> ToAggregator:
-    return msgspec.msgpack.decode(reply, type=ToAggregator)
-
-
-def answer(here: World, plan: Collect, i: int = 1) -> Ready | Refuse:
-    (reply,) = here.agent(i).receive(here.aggregator(plan).start()[0].data)
-    return decoded(reply)
 
 
 # What is collected
@@ -110,9 +94,9 @@ def test_the_ledger_says_what_the_aggregator_and_the_agents_learned() -> None:
 
 def test_a_row_that_somebody_lacks_does_not_open_and_is_given_later() -> None:
     here = world()
-    hold(here, 2, without=[3])
+    here.hold(2, without=[3])
     assert 3 not in (first := watch(here, here.collect(0, 8)).time - here.collect().start) // STEP and len(first) == 7
-    hold(here, 2)
+    here.hold(2)
     np.testing.assert_allclose(watch(here, here.collect(3, 1)).state, here.cluster.temperature.iloc[3].mean())
 
 
@@ -125,36 +109,30 @@ def altered(here: World, who, word: int) -> tuple[Aggregator, list[Masked]]:
         words[1] = word if i in who else words[1]
         return [msgspec.structs.replace(message, words=ring.to_bytes(words))]
 
-    def note(i: int, message: Masked) -> list[Masked]:
-        shows.extend([message] * (message.phase == "show"))
-        return [message]
-
-    drive(role, [here.agent(i) for i in range(AGENTS)], altering(Total, lie), altering(Masked, note))
+    note = altering(Masked, lambda i, message: shows.extend([message] * (message.phase == "show")) or [message])
+    drive(role, [here.agent(i) for i in range(AGENTS)], altering(Total, lie), note)
     assert len(shows) == AGENTS  # nobody refuses
     return role, shows
 
 
-def different_offers(lacking: list[int], word: int) -> set[int]:
-    """One agent is shown another offer of the second row than the others; how many rows each shows then."""
+@pytest.mark.parametrize(("lacking", "word", "rows"), [
+    ([1], 0, {3, 4}),  # a row claimed
+    ([], 7, {3, 4}),  # a row withheld
+    ([1], 5, {3}),  # offers that leave the same rows and differ in bytes share no mask either
+])  # fmt: skip
+def test_agents_shown_different_offers_share_no_mask(lacking: list[int], word: int, rows: set[int]) -> None:
+    """One agent is shown another offer of the second row than the others; rows: how many each shows then."""
     here = world()
-    hold(here, 1, without=lacking)
+    here.hold(1, without=lacking)
     role, shows = altered(here, {4}, word)
     assert role.state is AggregatorState.ABORTED and role.desk.collected is None
-    return {(len(show.words) // 8 - 1) // 2 for show in shows}
-
-
-def test_agents_shown_different_offers_share_no_mask() -> None:
-    assert different_offers([1], 0) == different_offers([], 7) == {3, 4}  # a row claimed, a row withheld
-
-
-def test_offers_that_leave_the_same_rows_and_differ_in_bytes_share_no_mask_either() -> None:
-    assert different_offers([1], 5) == {3}
+    assert {(len(show.words) // 8 - 1) // 2 for show in shows} == rows
 
 
 def test_an_offer_that_nobody_made_opens_as_noise_and_names_nobody() -> None:
     """A dishonest aggregator says to all that everybody has a row: no agent refuses, and the row is random."""
     here = world()
-    hold(here, 1, without=[1])
+    here.hold(1, without=[1])
     _, shows = altered(here, range(AGENTS), 0)
     total = sum(ring.from_bytes(show.words, 9) for show in shows)
     assert int(total[-1]) == AGENTS  # masks cancel,
@@ -174,7 +152,7 @@ def test_a_row_is_given_four_times_with_the_same_number_and_then_no_more() -> No
     here = world()
     first = watch(here, here.collect(0, 4))
     for i in range(AGENTS):  # late corrections do not count
-        hold(here, i, temperature=here.readings(i).temperature + 1.0)
+        here.hold(i, temperature=here.readings(i).temperature + 1.0)
     for _ in range(3):
         again = watch(here, here.collect(0, 4))
         assert again.state.tolist() == first.state.tolist() and again.load.tolist() == first.load.tolist()
@@ -185,15 +163,14 @@ def test_a_row_is_given_four_times_with_the_same_number_and_then_no_more() -> No
 
 def test_a_day_is_shown_under_one_weighting_and_one_grid() -> None:
     here, role = fitted(rows=80)
-    assert answer(here, here.collect(0, 4)).reason == OTHER_WEIGHTING
+    assert here.answer(here.collect(0, 4)).reason == OTHER_WEIGHTING
     watch(here, here.collect(FITTED, DAY_ROWS, role))
     watch(here, here.collect(FITTED + DAY_ROWS, DAY_ROWS))
-    assert answer(here, here.collect(FITTED, DAY_ROWS)).reason == OTHER_WEIGHTING
-    assert answer(here, here.collect(FITTED + DAY_ROWS, DAY_ROWS, role)).reason == OTHER_WEIGHTING
-    assert answer(here, here.collect(FITTED + DAY_ROWS, 2, step_seconds=2 * STEP)).reason == OTHER_GRID
-    fit = here.plan(rows=slice(FITTED + DAY_ROWS, 80))
-    (reply,) = here.agent(1).receive(here.aggregator(fit).start()[0].data)
-    assert decoded(reply).reason == OTHER_WEIGHTING and decoded(reply).days == b"\x7e"  # out on the first of seven
+    assert here.answer(here.collect(FITTED, DAY_ROWS)).reason == OTHER_WEIGHTING
+    assert here.answer(here.collect(FITTED + DAY_ROWS, DAY_ROWS, role)).reason == OTHER_WEIGHTING
+    assert here.answer(here.collect(FITTED + DAY_ROWS, 2, step_seconds=2 * STEP)).reason == OTHER_GRID
+    reply = here.answer(here.plan(rows=slice(FITTED + DAY_ROWS, 80)))
+    assert reply.reason == OTHER_WEIGHTING and reply.days == b"\x7e"  # out on the first of seven
 
 
 def test_rows_under_a_fit_need_its_whole_company() -> None:
@@ -236,9 +213,9 @@ def test_at_the_midnight_where_a_home_leaves_six_hours_are_not_given() -> None:
 def test_an_agent_stays_out_of_what_is_outside_its_rules_and_says_why(change: dict, why: str) -> None:
     here, role = fitted()
     plan = here.collect(FITTED, LATER, role)
-    assert answer(here, plan).reason == ""
+    assert here.answer(plan).reason == ""
     change = {name: value + plan.start if name == "start" else value for name, value in change.items()}
-    assert why in answer(here, msgspec.structs.replace(plan, **change)).reason
+    assert why in here.answer(msgspec.structs.replace(plan, **change)).reason
 
 
 @pytest.mark.parametrize(("rules", "fit", "why"), [
@@ -249,21 +226,21 @@ def test_an_agent_stays_out_of_what_is_outside_its_rules_and_says_why(change: di
 def test_the_owner_decides_what_is_given(rules: dict, fit: bool, why: str) -> None:
     here, role = fitted()
     here.agent(1).own = replace(here.agent(1).own, rules=replace(LOOSE, **rules))
-    said = answer(here, here.collect(FITTED, LATER, role if fit else None)).reason
+    said = here.answer(here.collect(FITTED, LATER, role if fit else None)).reason
     assert why in said and bool(why) == bool(said)
 
 
 def test_a_day_is_judged_once_by_half_its_rows_up_to_the_last_one_asked_for() -> None:
     here = world()
-    hold(here, 1, without=[0, 1, 2, 4, 5, 9, 59])
-    whole = answer(here, here.collect(0, 12))
+    here.hold(1, without=[0, 1, 2, 4, 5, 9, 59])
+    whole = here.answer(here.collect(0, 12))
     assert whole.days == bytes([0b110]) and whole.reason == TOO_FEW  # three of four rows missing, two, one
-    hold(here, 1)
-    assert answer(here, here.collect(0, 12)).days == bytes([0b110])  # out for good
-    hold(here, 1, without=[57, 58, 59])
-    assert answer(here, here.collect(56, 1)).days == b"\1"  # its only row so far is there
-    assert answer(here, here.collect(56, 4)).days == b"\1"  # in for good: what it lacks is lost for all
-    assert answer(here, here.collect(60, 4)).days == b"\0"  # after its newest reading: not judged yet,
+    here.hold(1)
+    assert here.answer(here.collect(0, 12)).days == bytes([0b110])  # out for good
+    here.hold(1, without=[57, 58, 59])
+    assert here.answer(here.collect(56, 1)).days == b"\1"  # its only row so far is there
+    assert here.answer(here.collect(56, 4)).days == b"\1"  # in for good: what it lacks is lost for all
+    assert here.answer(here.collect(60, 4)).days == b"\0"  # after its newest reading: not judged yet,
     assert written(here.stores[1]).account.days.get((here.collect(60).start) // 86400) is None
 
 
@@ -272,21 +249,17 @@ def test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out() -
     for i, code in ((1, 327.67), (2, np.nan), (3, -40.0)):
         series = here.readings(i).temperature.copy()
         series[4 * i] = code
-        hold(here, i, temperature=series)
-        assert answer(here, here.collect(0, 20), i).days == bytes([0b11111 ^ 1 << i])
+        here.hold(i, temperature=series)
+        assert here.answer(here.collect(0, 20), i).days == bytes([0b11111 ^ 1 << i])
     assert len(watch(here, here.collect(0, 4)).time) == 4
 
 
 def test_readings_that_cannot_be_read_are_a_reason_not_a_crash() -> None:
     here = world()
-
-    def torn() -> Readings:
-        raise DataError("its readings cannot be read at present")
-
-    here.agent(1)._renew = torn
-    assert "cannot be read at present" in answer(here, here.collect(ROWS - 2, 4)).reason
+    here.agent(1)._renew = Mock(side_effect=DataError("its readings cannot be read at present"))
+    assert "cannot be read at present" in here.answer(here.collect(ROWS - 2, 4)).reason
     here.agent(1)._renew = lambda: here.readings(1)
-    assert answer(here, here.collect(ROWS - 2, 4)).days == b"\1"
+    assert here.answer(here.collect(ROWS - 2, 4)).days == b"\1"
 
 
 # Whose weight it is
@@ -294,9 +267,7 @@ def test_readings_that_cannot_be_read_are_a_reason_not_a_crash() -> None:
 
 def test_the_weight_is_kept_although_the_end_of_the_fit_was_not_heard() -> None:
     here = world()
-    here.deaf = lambda i, data: i == 2 and b"Finished" in data
     role = here.aggregator(here.plan(rows=slice(0, FITTED)))
-    assert here.run(role) is not None
+    assert here.run(role, deaf=lambda i, data: i == 2 and b"Finished" in data) is not None
     here.restart(2)
-    here.deaf = lambda i, data: False
     assert len(watch(here, here.collect(FITTED, 4, role)).time) == 4

@@ -16,13 +16,13 @@ from atdm.crypto.keys import derive, open_sealed, seal
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind import direction
 from atdm.protocol.blind.veil import next_context
-from atdm.protocol.messages import Announce, Seal, Secret, ToAggregator, Total, encode
+from atdm.protocol.messages import Announce, Seal, Secret, Total, encode
 from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import make_keys
 from atdm.run import enrol, make_plan
 from tests.clusters import tiny
-from tests.protocol.drive import altering, announcing, drive, seeded
+from tests.protocol.drive import altering, announcing, drive, said, seeded
 
 AGENTS, ROWS, LEADER, VICTIM = 11, 120, 0, 4  # five days of hours
 RULES = Rules(rows_per_parameter=1.0)
@@ -79,13 +79,6 @@ def resealed(leader, context: bytes, message: Seal, rng: np.random.Generator) ->
     numbers = np.frombuffer(open_sealed(key, message.box, purpose="seal", receiver="agents", **ends), "<f8").copy()
     numbers[rng.integers(len(numbers))] *= rng.choice([1, 1, 1, 1 + 1e-13, 1 + 1e-8, -1.0, np.nan, np.inf])
     return msgspec.structs.replace(message, box=seal(key, numbers.tobytes(), purpose="seal", receiver="agents", **ends))
-
-
-def said(agent, message) -> list:
-    try:
-        return [msgspec.msgpack.decode(reply, type=ToAggregator) for reply in agent.receive(encode(message))]
-    except PeerError as error:
-        return [error]
 
 
 def seen(reply) -> tuple:

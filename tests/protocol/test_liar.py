@@ -1,6 +1,7 @@
 """Parties that lie or break off: agents go on with what they verified, or end the run; nothing else is released."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -16,31 +17,16 @@ from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, num
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.desk import Outcome
-from atdm.protocol.messages import (
-    Announce,
-    Keys,
-    Ready,
-    Refuse,
-    Release,
-    Seal,
-    ToAggregator,
-    Total,
-    decode_to_agent,
-    encode,
-)  # fmt: skip
+from atdm.protocol.messages import Keys, Masked, Ready, Refuse, Release, Seal, Total, decode_to_agent
 from atdm.protocol.plan import VERSION
+from atdm.protocol.roster import Roster
 from atdm.protocol.session import make_keys
 from tests.clusters import tiny
-from tests.protocol.drive import altering, drive, parties
+from tests.protocol.drive import altering, drive, nothing_released, parties, said
 from tests.protocol.world import LOOSE, World, written
 
 VICTIM, LIAR = 2, 3
 change = msgspec.structs.replace
-
-
-def nothing_released(aggregator, why: str = "") -> None:
-    assert aggregator.state is not AggregatorState.DONE and (aggregator.desk is None or aggregator.desk.outcome is None)
-    assert why in " ".join(aggregator.reasons), aggregator.reasons
 
 
 # Altered sums
@@ -192,14 +178,9 @@ def test_one_agent_that_vouches_for_other_words_is_enough(signed):
 # Companies and rosters
 
 
-def reply(here: World, i: int, message) -> Ready | Refuse:
-    (data,) = here.agent(i).receive(encode(message))
-    return msgspec.msgpack.decode(data, type=ToAggregator)
-
-
 def answers(here: World, plan) -> dict[int, Ready]:
-    announce = Announce(plan=plan, roster=here.roster.hash())
-    return {i: reply(here, i, announce) for i in range(len(here.roster))}
+    announce = here.announce(plan)
+    return {i: said(here.agent(i), announce)[0] for i in range(len(here.roster))}
 
 
 @pytest.mark.parametrize(("left_out", "why"), [
@@ -208,15 +189,14 @@ def answers(here: World, plan) -> dict[int, Ready]:
 def test_an_agent_looks_at_the_company_that_the_aggregator_names(left_out, why):
     here = World(tiny(1, agents=14, rows=40), 1, replace(LOOSE, least_agents=10))
     company = {i: each for i, each in answers(here, here.collect(0, 8)).items() if i not in left_out}
-    said = reply(here, VICTIM, make_keys(here.roster, b"\3", company))
-    assert isinstance(said, Refuse) == bool(why) and why in getattr(said, "reason", "")
+    (reply,) = said(here.agent(VICTIM), make_keys(here.roster, b"\3", company))
+    assert isinstance(reply, Refuse if why else Masked) and why in getattr(reply, "reason", "")
 
 
 @pytest.mark.parametrize("lie", ["a day somebody is out on", "no day", "another's bits", "own key", "two of one key"])
 def test_an_agent_refuses_keys_that_are_not_what_everybody_signed(lie):
     here = World(tiny(1, agents=5, rows=40), 1)
-    late = here.readings(LIAR).at(np.arange(4, 40))  # out on the first day
-    here.agent(LIAR).own = replace(here.agent(LIAR).own, readings=late)
+    here.hold(LIAR, without=range(4))  # out on the first day
     ready = answers(here, here.collect(0, 8))
     assert ready[LIAR].days == b"\2" and ready[VICTIM].days == b"\3"
     if lie == "another's bits":
@@ -226,7 +206,7 @@ def test_an_agent_refuses_keys_that_are_not_what_everybody_signed(lie):
     elif lie == "two of one key":
         ready[LIAR] = ready[0]
     days = {"a day somebody is out on": b"\3", "no day": b"\0"}.get(lie, b"\2")
-    assert "refuse" in reply(here, VICTIM, make_keys(here.roster, days, ready)).reason
+    assert "refuse" in said(here.agent(VICTIM), make_keys(here.roster, days, ready))[0].reason
     assert here.agent(VICTIM).state is AgentState.ABORTED and not len(written(here.stores[VICTIM]).account.time)
 
 
@@ -238,19 +218,31 @@ def test_a_company_that_grew_or_another_one_for_a_day_is_refused_by_all_who_were
     assert here.run(here.aggregator(here.collect(4, 4)), gone={5, 6}) is not None
 
 
-def test_an_agent_never_takes_an_older_roster():
+def two_rosters(places: slice = slice(None)) -> tuple[World, Roster, Roster]:
+    """A world of six agents, its roster, and a newer one of those at some places."""
     here = World(tiny(1, agents=6, rows=40), 1)
-    agent, old, names = here.agent(0), here.roster, [member.name for member in here.roster.members]
-    here.enrol(names[:5], serial=2)
-    newer, announce = here.roster, Announce(plan=here.collect(0, 4), roster=here.roster.hash(), attempt=1)
+    return here, here.roster, here.signed([member.name for member in here.roster.members[places]], serial=2)
+
+
+def test_an_agent_looks_for_the_newest_roster_before_it_answers():
+    here, old, newer = two_rosters()
+    for roster, why in ((newer, "another roster"), (old, "older")):
+        here.agent(0)._renew_roster = lambda roster=roster: roster
+        with pytest.raises(PeerError, match=why):
+            here.agent(0).receive(here.announce(here.collect(0, 4)))
+
+
+def test_an_agent_never_takes_an_older_roster():
+    here, old, newer = two_rosters(slice(5))
+    agent, announce = here.agent(0), here.announce(here.collect(0, 4), roster=newer)
     with pytest.raises(PeerError, match="another roster"):  # it cannot look for a newer one
-        agent.receive(encode(announce))
+        agent.receive(announce)
     agent._renew_roster = lambda: newer
-    agent.receive(encode(announce))
+    agent.receive(announce)
     assert agent.roster is newer and written(here.stores[0]).serial == 2
     agent._renew_roster = lambda: old
     with pytest.raises(PeerError, match="older"):
-        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=old.hash(), attempt=2)))
+        agent.receive(here.announce(here.collect(0, 4)))
     for roster, why in ((old, "older"), (change(newer, serial=3), "verify")):
         here.restart(0)
         here.roster = roster
@@ -260,42 +252,31 @@ def test_an_agent_never_takes_an_older_roster():
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_an_agent_that_was_retired_takes_no_older_roster_after_a_restart(joined):
-    here = World(tiny(1, agents=6, rows=40), 1)
-    agent, old, names = here.agent(0), here.roster, [member.name for member in here.roster.members]
-    here.enrol(names[1:], serial=2)
-    newer, here.roster = here.roster, old
+    here, _, newer = two_rosters(slice(1, 6))
+    agent = here.agent(0)
     if joined:
-        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=old.hash(), attempt=1)))
+        agent.receive(here.announce(here.collect(0, 4)))
     agent._renew_roster = lambda: newer
     with pytest.raises(PeerError, match="not in the roster"):
-        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=newer.hash(), attempt=2)))
+        agent.receive(here.announce(here.collect(0, 4), roster=newer))
     here.restart(0)
     with pytest.raises(PeerError, match="older"):
         here.agent(0)
 
 
-def test_a_store_that_fails_where_a_newer_roster_is_seen_halts_the_agent_and_tells_nobody(monkeypatch):
-    here = World(tiny(1, agents=6, rows=40), 1)
-    agent, old = here.agent(0), here.roster
-    here.enrol([member.name for member in old.members], serial=2)
-    newer, here.roster = here.roster, old
+def test_a_store_that_fails_where_a_newer_roster_is_seen_halts_the_agent_and_tells_nobody():
+    here, _, newer = two_rosters()
+    agent = here.agent(0)
     agent._renew_roster = lambda: newer
-
-    def full(data):
-        raise UsageError("cannot write: no space")
-
-    monkeypatch.setattr(agent._store, "append", full)
+    agent._store.append = Mock(side_effect=UsageError("cannot write: no space"))
     with pytest.raises(UsageError, match="no space"):
-        agent.receive(encode(Announce(plan=here.collect(0, 4), roster=bytes(32), attempt=1)))
+        agent.receive(here.announce(here.collect(0, 4), roster=here.signed((), serial=9)))
     assert agent.state is AgentState.HALTED
 
 
 def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():
-    here = World(tiny(1, agents=6, rows=40), 1)
-    old, names = here.roster, [member.name for member in here.roster.members]
-    here.enrol(names, serial=2)
-    newer, here.roster = here.roster, old
-    other = encode(Announce(plan=here.collect(0, 4), roster=bytes(32), attempt=9))
+    here, old, newer = two_rosters()
+    other = here.announce(here.collect(0, 4), roster=here.signed((), serial=9), attempt=9)
 
     def overtaken(i: int, data: bytes) -> bool:
         if i == VICTIM and isinstance(decode_to_agent(data, len(data)), Keys):
@@ -304,27 +285,25 @@ def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():
                 here.agent(i).receive(other)
         return False
 
-    here.deaf = overtaken
-    assert here.run(here.aggregator(here.collect(0, 4))) is not None
+    assert here.run(here.aggregator(here.collect(0, 4)), deaf=overtaken) is not None
     victim = here.agent(VICTIM)
     assert victim.roster is old and victim.own.memory.serial == 2
     victim._renew_roster = lambda: old
     with pytest.raises(PeerError, match="older"):
-        victim.receive(encode(Announce(plan=here.collect(4, 4), roster=old.hash(), attempt=10)))
+        victim.receive(here.announce(here.collect(4, 4), attempt=10))
 
 
 def test_an_agent_that_joined_takes_another_announcement_whatever_its_number():
     """Or the greatest number there is would keep it waiting for good; restarted, it is where it was."""
-    here = World(tiny(1, agents=6, rows=40), 1)
-    rows, roster, answers = here.collect(0, 4), here.roster.hash(), set()
+    here, answers = World(tiny(1, agents=6, rows=40), 1), set()
     for attempt in (2**64 - 1, 5, 2**64 - 1, 4):
-        announce = encode(Announce(plan=rows, roster=roster, attempt=attempt))
+        announce = here.announce(here.collect(0, 4), attempt=attempt)
         [answer] = here.agent(VICTIM).receive(announce)
         here.restart(VICTIM)
         assert here.agent(VICTIM).state is AgentState.JOINED and here.agent(VICTIM).receive(announce) == [answer]
         answers.add(answer)
     assert len(answers) == 4, "randomness was used twice"
-    assert here.run(here.aggregator(rows)) is not None
+    assert here.run(here.aggregator(here.collect(0, 4))) is not None
 
 
 # Again
@@ -354,9 +333,8 @@ def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_
         plan = here.plan() if what == "fit" else here.collect(0, 60)
         store, agent = here.stores[who], here.agent(who)
         store.die, store.after = moment, moment % 2 == 0
-        here.deaf = lambda i, data, here=here, agent=agent: i == who and here.agents[who] is not agent  # it was killed
-        first, dead = here.run(here.aggregator(plan)), store.die <= 0
-        here.deaf = lambda i, data: False
+        killed = lambda i, data, here=here, agent=agent: i == who and here.agents[who] is not agent  # noqa: E731
+        first, dead = here.run(here.aggregator(plan), deaf=killed), store.die <= 0
         left_out = {who} if len(here.role.members) < 5 else set()  # it was killed before it answered
         again = here.run(here.aggregator(plan), gone=left_out)
         assert again is not None and (first is None or shown(first) == shown(again)), here.reasons

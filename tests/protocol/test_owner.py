@@ -1,110 +1,74 @@
 """A home whose owner has paused it, or has left, is out in the open, and finishes what it began."""
 
-from dataclasses import dataclass
-
 import msgspec
-import numpy as np
 import pytest
 
-from atdm.protocol.agent import Agent, AgentState
+from atdm.protocol.agent import AgentState
 from atdm.protocol.company import LEFT, PAUSED, flags
-from atdm.protocol.messages import Announce, Ready, ToAggregator, encode
-from atdm.protocol.options import OwnerChoice, fit_options
-from atdm.protocol.plan import MOST_DAYS, Collect, day_count
+from atdm.protocol.messages import Ready, Refuse
+from atdm.protocol.options import OwnerChoice
+from atdm.protocol.plan import MOST_DAYS
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Entry, decode_entry, encode_entry
-from atdm.run import enrol, make_plan
 from tests.clusters import tiny
-from tests.protocol.drive import seeded
-from tests.protocol.world import Ram
+from tests.protocol.world import World
 
-CLUSTER = tiny(4, agents=11, rows=96, step="1h")
-RULES = Rules(rows_per_parameter=1.0)
-PLAN = make_plan(CLUSTER, fit_options(protocol="blind", order=1, weights="equal"), RULES)
-ROWS = Collect(step_seconds=PLAN.step_seconds, start=PLAN.start, length=PLAN.length)
+HOME, ROWS, DAYS = 3, 96, 4
+WORDS: dict[OwnerChoice, str] = {"takes part": "", "paused": PAUSED, "left": LEFT}
 
 
-@dataclass
-class Owner:
-    choice: OwnerChoice = "takes part"
+class Owned(World):
+    """A world in which one home has an owner who may think again."""
+
+    def __init__(self, choice: OwnerChoice) -> None:
+        super().__init__(tiny(4, agents=11, rows=ROWS, step="1h"), 1, Rules(rows_per_parameter=1.0))
+        self.choice, self.built = choice, {"owner": lambda: self.choice}
+
+    def says(self) -> tuple[list[bool], str]:
+        """The days on which the home is in, and why not on others."""
+        ready = self.answer(self.collect(0, ROWS), HOME)
+        assert isinstance(ready, Ready)
+        return flags(ready.days, DAYS).tolist(), ready.reason
 
 
-def a_home(owner: Owner, store: Ram, seed: int = 1) -> Agent:
-    agents, _ = enrol(CLUSTER, RULES, seeded(seed))
-    model = agents[3]
-    return Agent(
-        identity=model._identity, secret=model.own.secret, roster=model.roster, authority=model.roster.authority,
-        readings=model.own.readings, weather=model.own.weather, rules=RULES, random_bytes=seeded(seed + 1),
-        store=store, owner=lambda: owner.choice,
-    )  # fmt: skip
+@pytest.mark.parametrize("choice", ["paused", "left"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_it_is_out_on_all_days_in_fixed_words_and_judges_none(choice, empty):
+    """The answer does not depend on what it has: a home without any reading says the same."""
+    here = Owned(choice)
+    here.hold(HOME, without=range(ROWS if empty else 0))
+    assert here.says() == ([False] * DAYS, WORDS[choice])
+    assert here.agent(HOME).own.memory.account.days == {}, "what is not looked at is not judged"
+    here.choice = "takes part"
+    here.hold(HOME)
+    assert here.says() == ([True] * DAYS, "")
 
 
-def announce(home: Agent, attempt: int = 1, plan=ROWS) -> bytes:
-    return encode(Announce(plan=plan, roster=home.roster.hash(), attempt=attempt))
-
-
-def answer(home: Agent, message: bytes) -> tuple[list[bool], str]:
-    (reply,) = home.receive(message)
-    ready = msgspec.msgpack.decode(reply, type=ToAggregator)
-    assert isinstance(ready, Ready)
-    return flags(ready.days, day_count(ROWS)).tolist(), ready.reason
-
-
-@pytest.mark.parametrize(("choice", "reason"), [("paused", PAUSED), ("left", LEFT)])
-def test_it_is_out_on_all_days_in_fixed_words_and_judges_none(choice, reason):
-    owner, store = Owner(choice), Ram()
-    home = a_home(owner, store)
-    assert answer(home, announce(home)) == ([False] * 4, reason)
-    assert home.own.memory.account.days == {}, "what is not looked at is not judged"
-    owner.choice = "takes part"
-    assert answer(home, announce(home, 2)) == ([True] * 4, "")
-
-
-def test_the_answer_does_not_depend_on_what_it_has():
-    """Two homes, one without any reading: paused, they differ in key and nonce alone."""
-    said = []
-    for empty in (False, True):
-        home = a_home(Owner("paused"), Ram())
-        if empty:
-            none = home.own.readings.at(np.empty(0, dtype=np.int64))
-            object.__setattr__(home.own, "readings", none)
-        said.append(answer(home, announce(home)))
-    assert said[0] == said[1]
-
-
-def test_a_choice_made_during_a_run_waits_for_its_end():
-    owner, store = Owner(), Ram()
-    home = a_home(owner, store)
-    message = announce(home)
-    before = home.receive(message)
-    owner.choice = "paused"
-    assert home.receive(message) == before, "the same message, the same bytes"
-    assert home.state is AgentState.JOINED
-    assert answer(home, announce(home, 2)) == ([False] * 4, PAUSED)
-
-
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("then", "now"), [("takes part", "paused"), ("paused", "takes part"), ("paused", "left")])
-def test_a_restart_within_a_run_answers_as_before_whatever_was_chosen_since(then, now):
-    owner, store = Owner(then), Ram()
-    home = a_home(owner, store)
-    message = announce(home)
-    before = home.receive(message)
-    owner.choice = now
-    again = a_home(owner, store, seed=1)
-    assert again.state is AgentState.JOINED, "the run is not lost"
-    assert again.receive(message) == before
-    assert answer(again, announce(again, 2))[1] == {"takes part": "", "paused": PAUSED, "left": LEFT}[now]
+def test_within_a_run_it_answers_as_before_whatever_was_chosen_since(then, now, restarted):
+    """A choice made during a run waits for its end, after a restart within it too."""
+    here = Owned(then)
+    message = here.announce(here.collect(0, ROWS))
+    before = here.agent(HOME).receive(message)
+    here.choice = now
+    if restarted:
+        here.restart(HOME)
+    assert here.agent(HOME).state is AgentState.JOINED, "the run is not lost"
+    assert here.agent(HOME).receive(message) == before, "the same message, the same bytes"
+    assert here.says() == ([now == "takes part"] * DAYS, WORDS[now])
 
 
 def test_without_its_choice_in_the_journal_the_run_would_be_lost():
     """What the rule is for: the entry without the choice, as it was written before there was one."""
-    owner, store = Owner("paused"), Ram()
-    home = a_home(owner, store)
-    home.receive(announce(home))
-    entry = decode_entry(store.entries[0])
+    here = Owned("paused")
+    here.says()
+    entries = here.stores[HOME].entries
+    entry = decode_entry(entries[0])
     assert entry.choice == "paused"
-    store.entries[0] = encode_entry(msgspec.structs.replace(entry, choice="takes part"))
-    assert a_home(owner, store).state is AgentState.LOST
+    entries[0] = encode_entry(msgspec.structs.replace(entry, choice="takes part"))
+    here.restart(HOME)
+    assert here.agent(HOME).state is AgentState.LOST
 
 
 def test_journals_from_before_there_was_a_choice_are_read():
@@ -116,8 +80,6 @@ def test_journals_from_before_there_was_a_choice_are_read():
 
 
 def test_a_window_too_long_for_bits_is_refused_in_the_same_words():
-    home = a_home(Owner("paused"), Ram())
-    long = msgspec.structs.replace(ROWS, length=(MOST_DAYS + 1) * 24)
-    (reply,) = home.receive(announce(home, plan=long))
-    refusal = msgspec.msgpack.decode(reply)
-    assert refusal["type"] == "Refuse" and refusal["reason"] == f"{home.name}: {PAUSED}"
+    here = Owned("paused")
+    reply = here.answer(here.collect(0, (MOST_DAYS + 1) * 24), HOME)
+    assert reply == Refuse(reason=f"{here.agent(HOME).name}: {PAUSED}")

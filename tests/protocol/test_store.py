@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -14,13 +17,14 @@ import pytest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.account import Answered, Judged, Shown
 from atdm.protocol.agent import AgentState
-from atdm.protocol.messages import Abort, Ready, ToAggregator, Total, encode
+from atdm.protocol.messages import Abort, Ready, Total, encode
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
 from atdm.transport.disk import Disk, lock
 from tests.clusters import tiny
+from tests.protocol.drive import said
 from tests.protocol.world import LOOSE, Killed, Ram, World, after, written
 
 AGENTS, SEED = 4, 3
@@ -30,10 +34,6 @@ LEADER, OTHER = 0, AGENTS - 1
 
 def world() -> World:
     return World(tiny(SEED, agents=AGENTS, rows=60), SEED)
-
-
-def decoded(reply: bytes) -> ToAggregator:
-    return msgspec.msgpack.decode(reply, type=ToAggregator)
 
 
 # Byte for byte
@@ -56,9 +56,7 @@ def test_agents_restarted_before_every_message_send_what_agents_that_never_stopp
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("who", [LEADER, OTHER], ids=["leader", "other"])
 def test_killed_at_any_write_an_agent_sends_one_message_per_context(who: int, late: bool) -> None:
-    moment = 0
-    while True:  # World.hand_out compares every message with whatever was sent under its context before
-        moment += 1
+    for moment in count(1):  # World.hand_out compares every message with whatever was sent under its context before
         here = world()
         here.stores[who].die, here.stores[who].after = moment, late
         if moment == 1:  # the first write is the agent's first snapshot
@@ -90,9 +88,7 @@ def test_a_process_killed_with_sigkill_at_every_write_sends_one_message_per_cont
 def left_after(who: int, messages: int) -> World:
     """A world in which one agent was there for so many messages and not for the end of the run."""
     here = world()
-    here.deaf = after(who, messages)
-    assert here.run(here.aggregator(here.plan())) is None
-    here.deaf = lambda i, data: False
+    assert here.run(here.aggregator(here.plan()), deaf=after(who, messages)) is None
     return here
 
 
@@ -105,8 +101,8 @@ def test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_i
     here.restart(OTHER)
     agent = here.agent(OTHER)
     assert agent.state is AgentState.LOST and agent.own.memory.account.saved() == before
-    (reply,) = agent.receive(encode(Total(run=bytes(32), step=9, words=bytes(8 * 5000))))
-    assert "cannot resume" in decoded(reply).reason
+    (reply,) = said(agent, Total(run=bytes(32), step=9, words=bytes(8 * 5000)))
+    assert "cannot resume" in reply.reason
     here.restart(OTHER)
     assert here.agent(OTHER).state is AgentState.WAITING and here.agent(OTHER).own.memory.account.saved() == before
     again = here.run(here.aggregator(here.plan()))
@@ -130,7 +126,7 @@ def test_an_agent_refuses_the_state_of_another_and_of_another_schema() -> None:
 def test_an_agent_whose_store_fails_hands_out_nothing_more() -> None:
     here = world()
     agent = here.agent(0)
-    announce = here.aggregator(here.plan()).start()[0].data
+    announce = here.announce(here.plan())
     here.stores[0].die = 1
     with pytest.raises(Killed):
         agent.receive(announce)
@@ -157,8 +153,7 @@ def test_a_new_run_ends_one_of_which_no_end_was_heard_and_its_bookings_stay() ->
     agent = here.agent(OTHER)
     assert agent.state is AgentState.RUNNING
     booked = dict(agent.own.memory.account.questions)
-    (reply,) = agent.receive(here.aggregator(here.plan()).start()[0].data)
-    assert isinstance(decoded(reply), Ready) and booked
+    assert isinstance(here.answer(here.plan(), OTHER), Ready) and booked
     assert agent.own.memory.account.questions == booked == written(here.stores[OTHER]).account.questions
 
 
@@ -189,22 +184,16 @@ def test_a_journal_altered_anywhere_is_refused(journal: Path) -> None:
     whole = journal.read_bytes()
     for place in range(len(whole)):
         journal.write_bytes(whole[:place] + bytes([whole[place] ^ 1 + place % 255]) + whole[place + 1 :])
-        try:
+        with suppress(DataError):
             snapshot, found = Disk(journal).read()
             assert snapshot == b"snapshot" and len(found) < 3  # a length that now points beyond the end: cut short
-        except DataError:
-            pass
 
 
 def test_a_journal_is_private_and_a_failed_write_leaves_it_as_it_was(tmp_path: Path, monkeypatch) -> None:
     disk = Disk(tmp_path / "journal")
     disk.replace(b"one")
     assert disk.path.stat().st_mode & 0o077 == 0
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     for write in (disk.replace, disk.append):
         with pytest.raises(UsageError, match="No space left"):
             write(b"two")
@@ -257,13 +246,8 @@ def test_nothing_of_an_agents_state_shows_in_its_repr() -> None:
 
 def test_agents_with_a_state_folder_go_on_where_they_broke_off_and_remember(tmp_path: Path) -> None:
     cluster, options = tiny(SEED, agents=AGENTS, rows=60), {"order": 1, "ridge": 20.0, "nonnegative": False}
-    plan, count = make_plan(cluster, fit_options(protocol="blind", **options, solver_tolerance=5e-05), LOOSE), []
-
-    def interrupt(*_: object) -> None:
-        count.append(1)
-        if len(count) == 50:
-            raise KeyboardInterrupt
-
+    plan = make_plan(cluster, fit_options(protocol="blind", **options, solver_tolerance=5e-05), LOOSE)
+    interrupt = Mock(side_effect=[*[None] * 49, KeyboardInterrupt])
     with pytest.raises(KeyboardInterrupt):
         simulate(cluster, plan, LOOSE, tap=interrupt, state=tmp_path)
     again, same = (simulate(cluster, plan, LOOSE, state=tmp_path) for _ in range(2))

@@ -86,8 +86,7 @@ def test_a_run_waits_for_an_agent_that_is_away_at_every_message() -> None:
             world.restart(i)
         return i == 1 and tries[i, data] < 30
 
-    world.deaf = slow
-    outcome = world.run(world.aggregator(world.plan()))
+    outcome = world.run(world.aggregator(world.plan()), deaf=slow)
     assert outcome is not None and world.restarts > 10
     assert_is_the_plain_fit(outcome, world.cluster)
 
@@ -97,10 +96,8 @@ def test_an_agent_lost_before_its_answer_is_out_and_one_lost_later_ends_the_run(
     """Announcement, keys, secret, rows, open: from the fifth message on readings have left, and the days are settled;
     whoever would go on without the lost agent needs fresh days."""
     world, lost = World(tiny(11, agents=6, rows=120), 1), 3
-    world.deaf = after(lost, message)
-    outcome = world.run(world.aggregator(world.plan(rows=slice(0, 60))))
+    outcome = world.run(world.aggregator(world.plan(rows=slice(0, 60))), deaf=after(lost, message))
     assert (outcome is not None) == (message == 0)
-    world.deaf = lambda i, data: False
     if outcome is not None:
         assert_is_the_plain_fit(outcome, world.window(slice(0, 60), world.role.members))
         assert world.role.out() == {world.roster.members[lost].name: "no answer"}

@@ -5,11 +5,12 @@ Everything that leaves an agent passes `World.hand_out`, which checks what must 
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
+import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
@@ -19,22 +20,23 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
-from atdm.protocol.messages import Masked, Ready, Release, ToAggregator
+from atdm.protocol.messages import Masked, Ready, Refuse, Release
 from atdm.protocol.options import ProtocolName, fit_options
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.registry import OFFERED
-from atdm.protocol.roster import Member, sign_roster
+from atdm.protocol.roster import Member, Roster, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
+from tests.protocol.drive import decoded, said
 
 LOOSE = Rules(
     protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1, totals=40, agents_per_total=1,
     colluders=0, clip=1e9, dither=0, solver_tolerance=1e-9,
 )  # fmt: skip
+Deaf = Callable[[int, bytes], bool]  # whether an agent does not hear a message
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed
-_decoder = msgspec.msgpack.Decoder(ToAggregator)
 
 
 class Killed(Exception):
@@ -68,8 +70,8 @@ class Ram(Store):
             raise Killed
 
 
-def after(who: int, messages: int) -> Callable[[int, bytes], bool]:
-    """For `World.deaf`: an agent that hears so many messages, and then nothing."""
+def after(who: int, messages: int) -> Deaf:
+    """For `World.run`: an agent that hears so many messages, and then nothing."""
     heard: list[bytes] = []
 
     def deaf(i: int, data: bytes) -> bool:
@@ -96,9 +98,10 @@ class World:
         self.authority = SigningKey(draw(32))
         self.keys = {name: SigningKey(draw(32)) for name in cluster.agents}
         self.secrets = {name: draw(32) for name in cluster.agents}
-        self.enrol(list(cluster.agents))
+        self.roster = self.signed(cluster.agents)
         self.stores: list[Store] = [Ram() for _ in self.keys]
         self.agents: list[Agent | None] = [None] * len(self.keys)
+        self.built: dict[str, Any] = {}  # what else agents are built with
         self.sent: dict[tuple, bytes] = {}  # agent, run, step → the one message
         self.answered: Counter[int] = Counter()  # agent → messages with numbers of a fit
         self.shown: Counter[int] = Counter()  # agent → rows whose state and load left
@@ -106,12 +109,11 @@ class World:
         self.reasons: list[str] = []
         self.attempts = 0
         self.restarts = 0
-        self.deaf: Callable[[int, bytes], bool] = lambda i, data: False  # whether an agent does not hear a message
 
-    def enrol(self, names: list[str], serial: int = 1) -> None:
-        """A roster of these agents; places in it are the agents' numbers."""
+    def signed(self, names: Collection[str], serial: int = 1, since: int = 0) -> Roster:
+        """A roster of these agents, enrolled from that day on; places in it are the agents' numbers."""
         members = [(name, str(self.cluster.owner[name]), self.keys[name].public) for name in names]
-        self.roster = sign_roster(self.authority, members, serial)
+        return sign_roster(self.authority, members, serial, {key: since for _, _, key in members})
 
     def readings(self, i: int) -> Readings:
         name = self.roster.members[i].name
@@ -126,12 +128,18 @@ class World:
             self.agents[i] = Agent(
                 identity=self.keys[name], secret=self.secrets[name], roster=self.roster,
                 authority=self.authority.public, readings=self.readings(i), weather=weather_of(self.cluster),
-                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i],
+                rules=self.rules, random_bytes=self.rng.randbytes, store=self.stores[i], **self.built,
             )  # fmt: skip
         return self.agents[i]
 
     def restart(self, i: int) -> None:
         self.agents[i] = None
+
+    def hold(self, i: int, temperature: np.ndarray | None = None, without: Collection[int] = ()) -> None:
+        """From now on agent i has this series, or lacks these rows; what it kept by itself stays."""
+        own = self.readings(i) if temperature is None else replace(self.readings(i), temperature=temperature)
+        there = np.delete(np.arange(len(own.time)), list(without))
+        self.agent(i).own = replace(self.agent(i).own, readings=own.at(there))
 
     def plan(self, *, protocol: ProtocolName = "blind", rows: slice = slice(None), **options: Any) -> Plan:
         """A fit over some rows of what the agents have."""
@@ -140,10 +148,9 @@ class World:
 
     def collect(self, first: int = 0, length: int = 8, fit: Aggregator | None = None, **change: Any) -> Collect:
         """Rows from a number on, under equal weights or under those of a fit."""
-        time, step = seconds(self.cluster.time), int(self.cluster.step.total_seconds())
-        plan = Collect(step_seconds=step, start=int(time[0]) + first * step, length=length,
-                       fit=b"" if fit is None else fit.run.id)  # fmt: skip
-        return msgspec.structs.replace(plan, **change)
+        start, step = int(seconds(self.cluster.time)[0]), int(self.cluster.step.total_seconds())
+        options = {"step_seconds": step, "start": start + first * step, "length": length, **change}
+        return Collect(fit=b"" if fit is None else fit.run.id, **options)
 
     def window(self, rows: slice = slice(None), members: tuple[Member, ...] | None = None) -> Cluster:
         """The same rows as a cluster of its own, for an independent fit; all agents, or those of a company."""
@@ -155,13 +162,22 @@ class World:
 
     def aggregator(self, plan: AnyPlan, **options: Any) -> Aggregator:
         self.attempts += 1
-        options = {"least": self.rules.least(plan.protocol), "attempt": self.attempts, **options}
-        self.role = Aggregator(plan=plan, roster=self.roster, weather=weather_of(self.cluster), **options)
+        options = {"least": self.rules.least(plan.protocol), "attempt": self.attempts, "roster": self.roster, **options}
+        self.role = Aggregator(plan=plan, weather=weather_of(self.cluster), **options)
         return self.role
+
+    def announce(self, plan: AnyPlan, **options: Any) -> bytes:
+        """The first message of one more run."""
+        return self.aggregator(plan, **options).start()[0].data
+
+    def answer(self, plan: AnyPlan, i: int = 1) -> Ready | Refuse:
+        (reply,) = said(self.agent(i), self.announce(plan))
+        assert isinstance(reply, Ready | Refuse), reply
+        return reply
 
     def deliver(self, i: int, data: bytes) -> list[bytes]:
         """One message to one agent; what it hands out is checked here and nowhere else."""
-        if self.deaf(i, data):
+        if self.deaf is not None and self.deaf(i, data):
             raise Killed
         try:
             replies = self.agent(i).receive(data)
@@ -174,7 +190,7 @@ class World:
 
     def hand_out(self, i: int, reply: bytes) -> None:
         """One message for each place of a run, and whatever it gives away is on the account that is written down."""
-        message = _decoder.decode(reply)
+        message = decoded(reply)
         if isinstance(message, Ready):
             key: tuple = (i, "ready", self.attempts)
         elif isinstance(message, Masked | Release):
@@ -197,10 +213,12 @@ class World:
             assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
 
     def run(
-        self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None
+        self, aggregator: Aggregator, chaos: float = 0.0, gone: set[int] | None = None, deaf: Deaf | None = None
     ) -> Outcome | Collected | None:
         """Carry messages until the run is over. chaos: share of deliveries at which something happens to an agent;
-        gone: agents that do not answer any more. An agent's message stays in its queue until it was answered."""
+        gone: agents that do not answer any more; deaf: who does not hear what. An agent's message stays in its queue
+        until it was answered."""
+        self.deaf = deaf
         inbox: dict[int, deque[bytes]] = {i: deque() for i in range(len(self.roster))}
         away: dict[int, int] = {i: 10**9 for i in gone or ()}  # agent → deliveries until it is back
         self._post(aggregator.start(), inbox)
@@ -230,15 +248,14 @@ class World:
                 inbox[i].popleft()
             idle = 0
             for reply in replies:
-                try:
+                with suppress(PeerError):
                     self._post(aggregator.receive(i, reply), inbox)
-                except PeerError:
-                    pass
         if aggregator.state not in (AggregatorState.DONE, AggregatorState.ABORTED):
             self._post(aggregator.abort("the deadline of the run passed"), inbox)
             for i in inbox:  # whoever is there hears of it
                 while inbox[i] and i not in away:
-                    self._last_words(i, inbox[i].popleft())
+                    with suppress(Killed, PeerError):
+                        self.deliver(i, inbox[i].popleft())
         return self._conclude(aggregator)
 
     def _mischief(self, i: int, away: dict[int, int]) -> None:
@@ -249,12 +266,6 @@ class World:
             self.stores[i].die, self.stores[i].after = self.rng.randint(1, 3), kind == 2
         else:
             away[i] = 10**9 if kind == 3 and self.rng.random() < 0.1 else self.rng.randint(1, 30)
-
-    def _last_words(self, i: int, data: bytes) -> None:
-        try:
-            self.deliver(i, data)
-        except (Killed, PeerError):
-            pass
 
     def _post(self, out: list[Outgoing], inbox: dict[int, deque[bytes]]) -> None:
         for to, data in out:

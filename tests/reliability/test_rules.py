@@ -456,8 +456,7 @@ def test_every_answer_is_on_the_account_before_it_leaves() -> None:
 def test_a_journal_that_gives_another_answer_is_not_gone_on_with() -> None:
     """Its run is over; what it cost stays on the account."""
     world = World(tiny(2, agents=4, rows=60), 2)
-    world.deaf = after(1, 6)
-    assert world.run(world.aggregator(world.plan())) is None
+    assert world.run(world.aggregator(world.plan()), deaf=after(1, 6)) is None
     store, before = world.stores[1], written(world.stores[1]).account.saved()
     store.entries[-1] = encode_entry(msgspec.structs.replace(decode_entry(store.entries[-1]), answer=bytes(32)))
     world.restart(1)
