@@ -110,9 +110,36 @@ def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
     assert not folder.exists()
 
 
-def test_a_missing_file_is_the_users_data_and_exits_with_1(tmp_path, monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "no.parquet", tmp_path / "no.csv")
-    assert code == 1 and "no.parquet" in err and len(err.strip().splitlines()) == 1
+SERVER = ["--nats", "tls://127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("words", [
+    ["fit", "no/zones.parquet", "no/weather.csv"],
+    ["import", "no/zones.csv", "-o", "out"],
+    ["import", "homeassistant:ws://127.0.0.1:1", "--temperature", "t", "--heat", "h", "--option", "token_file=no/token",
+     "-o", "out"],
+    ["forecast", "no/model.json", "--weather", "no/weather.csv"],
+    ["account", "no/state"],
+    ["account", "no/state", "--pause"],
+    ["agent", "--identity", "no/keys", "--data", "no/mine.csv", *SERVER],
+    ["aggregator", "--identity", "no/aggregator", "--roster", "no/roster.json", *SERVER, "--weather", "no/weather.csv",
+     "-o", "out"],
+    ["aggregator", "--identity", "no/aggregator", "--roster", "no/roster.json", *SERVER, "--weather", "no/weather.csv",
+     "--plan", "no/plan.json", "-o", "out"],
+    ["serve", "no/rules.toml"],
+    ["send", "no/model.json", "--observed", "no/observed.csv", "--weather", "no/weather.csv", "--to", "mqtt",
+     "--settings", "no/sinks.toml"],
+    ["enroll", "agent", "keys", "--name", "home"],
+    ["enroll", "roster", "no/authority"],
+    ["enroll", "retire", "no/authority", "--name", "home"],
+    ["enroll", "status", "no/authority"],
+], ids=" ".join)  # fmt: skip
+def test_a_missing_file_or_folder_exits_with_1_whatever_it_is(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 1 and len(err.strip().splitlines()) == 1, err
+    assert "no/" in err or "keys/authority.json is missing" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(files, tmp_path, monkeypatch, capsys):

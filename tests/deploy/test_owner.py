@@ -59,7 +59,7 @@ def test_a_pause_ends_and_leaving_does_not(state):
 
 
 def test_only_an_agents_state_folder_takes_a_choice(tmp_path):
-    with pytest.raises(UsageError, match="holds no account"):
+    with pytest.raises(DataError, match="holds no account"):
         choose(tmp_path, "paused")
     assert list(tmp_path.iterdir()) == []
 
