@@ -15,6 +15,8 @@ import pytest
 import atdm
 from atdm import cli
 from atdm.cli import main
+from atdm.data.seconds import length
+from atdm.deploy.conductor import DEADLINE, WAIT
 from atdm.deploy.fleet import OUTAGES
 from atdm.use.series import parse_start
 from tests.clusters import tiny
@@ -293,6 +295,28 @@ def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
     assert observe(monkeypatch, capsys, model, "--weights", "equal", "--outages", "leave")[0] == 0
     assert list(seen[0].known()) == [pd.Timestamp("2024-01-01T00:00Z")]
     assert (seen[0].weights, seen[0].outages, seen[0].follow) == ("equal", OUTAGES["leave"], False)
+
+
+def test_lengths_of_time_are_written_as_everywhere_or_as_bare_seconds(monkeypatch, capsys, model):
+    seen = []
+    monkeypatch.setattr(
+        "atdm.cli.aggregator.watch_rows", lambda post, model, say, keep, seeing: seen.append((post, seeing))
+    )
+    for words in (["72h", "5min", "90s"], ["259200", "300", "90"], ["259200.0", "3e2", "90.0"]):
+        given = [part for pair in zip(("--deadline", "--wait", "--settle"), words, strict=True) for part in pair]
+        assert observe(monkeypatch, capsys, model, *given)[0] == 0
+    assert [(post.deadline, post.wait, seeing.settle) for post, seeing in seen] == [(259200.0, 300.0, 90.0)] * 3
+    assert observe(monkeypatch, capsys, model)[0] == 0
+    post, seeing = seen[-1]
+    assert (post.wait, post.deadline, seeing.settle) == (300.0, 300.0, 60.0)
+    for wrong in ("3 hours", "-1", "nan", "inf", ""):
+        code, _, err = observe(monkeypatch, capsys, model, "--wait", wrong)
+        assert code == 2 and "is not a length of time" in err and len(err.strip().splitlines()) == 1, wrong
+
+
+def test_the_defaults_of_the_aggregators_options_are_those_of_its_class():
+    usual = {option.name: option.default for option in COMMANDS["aggregator",].params}
+    assert (length(usual["wait"]), length(usual["deadline"])) == (WAIT, DEADLINE)
 
 
 def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys, model):
