@@ -18,6 +18,7 @@ from atdm.cli import main
 from atdm.data.seconds import length
 from atdm.deploy.conductor import DEADLINE, WAIT
 from atdm.deploy.fleet import OUTAGES
+from atdm.deploy.service_rules import EXAMPLE
 from atdm.use.series import parse_start
 from tests.clusters import tiny
 from tests.data import foreign
@@ -151,6 +152,20 @@ def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(fi
     bad.write_text("\n".join((tmp_path / "weather.csv").read_text().splitlines()[:50]) + "\n")
     code, out, _ = run(monkeypatch, capsys, "check", files[0], bad, "--json")
     assert code == 1 and json.loads(out)["problems"]
+
+
+def test_check_cuts_no_name_where_nobody_looks_at_a_screen(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    names = {name: f"{name}, a flat with a long name " + "over the bakery " * 12 for name in zones["agent"].unique()}
+    zones.assign(agent=zones["agent"].map(names)).to_parquet(tmp_path / "long.parquet")
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "long.parquet", files[1])
+    assert code == 0 and "…" not in out
+    lines = out.splitlines()
+    assert all(any(line.startswith(name.strip()) and " 160 " in line for line in lines) for name in names.values())
+
+
+def test_the_desk_prints_rules_to_begin_with(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "serve", "--example") == (0, EXAMPLE, "")
 
 
 def test_buildings_as_agents(files, monkeypatch, capsys):
