@@ -168,6 +168,22 @@ def test_the_desk_prints_rules_to_begin_with(monkeypatch, capsys):
     assert run(monkeypatch, capsys, "serve", "--example") == (0, EXAMPLE, "")
 
 
+def test_a_check_of_the_desks_rules_names_everything_that_is_missing(tmp_path, monkeypatch, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(EXAMPLE + '[sinks.mqtt]\npassword_file = "mqtt.password"\nusername = "me"\n')
+    code, out, err = run(monkeypatch, capsys, "serve", rules, tmp_path / "model.json", "--check")
+    assert code == 1 and out == "" and len(err.strip().splitlines()) == 1
+    office = tmp_path / "office" / "aggregator"
+    for what in (
+        f"{office / 'nats.key'} (fleet.identity)", f"{office / 'authority.json'} (fleet.identity)",
+        f"{tmp_path / 'roster.json'} (fleet.roster)", f"{tmp_path / 'weather.csv'} (weather.file)",
+        "mqtt.password (sinks.mqtt.password_file)", f"{tmp_path / 'model.json'} (the model to begin with)",
+    ):  # fmt: skip
+        assert what in err
+    (tmp_path / "roster.json").write_text("{}")
+    assert "fleet.roster" not in run(monkeypatch, capsys, "serve", rules, "--check")[2]
+
+
 def test_buildings_as_agents(files, monkeypatch, capsys):
     words = ["--by", "building", "--protocol", "plain", "--order", 1, "--json"]
     code, out, _ = run(monkeypatch, capsys, "fit", *files, *words)
