@@ -15,7 +15,10 @@ import pytest
 import atdm
 from atdm import cli
 from atdm.cli import main
+from atdm.data.seconds import length
+from atdm.deploy.conductor import DEADLINE, WAIT
 from atdm.deploy.fleet import OUTAGES
+from atdm.deploy.service_rules import EXAMPLE
 from atdm.use.series import parse_start
 from tests.clusters import tiny
 from tests.data import foreign
@@ -110,9 +113,36 @@ def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
     assert not folder.exists()
 
 
-def test_a_missing_file_is_the_users_data_and_exits_with_1(tmp_path, monkeypatch, capsys):
-    code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "no.parquet", tmp_path / "no.csv")
-    assert code == 1 and "no.parquet" in err and len(err.strip().splitlines()) == 1
+SERVER = ["--nats", "tls://127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("words", [
+    ["fit", "no/zones.parquet", "no/weather.csv"],
+    ["import", "no/zones.csv", "-o", "out"],
+    ["import", "homeassistant:ws://127.0.0.1:1", "--temperature", "t", "--heat", "h", "--option", "token_file=no/token",
+     "-o", "out"],
+    ["forecast", "no/model.json", "--weather", "no/weather.csv"],
+    ["account", "no/state"],
+    ["account", "no/state", "--pause"],
+    ["agent", "--identity", "no/keys", "--data", "no/mine.csv", *SERVER],
+    ["aggregator", "--identity", "no/aggregator", "--roster", "no/roster.json", *SERVER, "--weather", "no/weather.csv",
+     "-o", "out"],
+    ["aggregator", "--identity", "no/aggregator", "--roster", "no/roster.json", *SERVER, "--weather", "no/weather.csv",
+     "--plan", "no/plan.json", "-o", "out"],
+    ["serve", "no/rules.toml"],
+    ["send", "no/model.json", "--observed", "no/observed.csv", "--weather", "no/weather.csv", "--to", "mqtt",
+     "--settings", "no/sinks.toml"],
+    ["enroll", "agent", "keys", "--name", "home"],
+    ["enroll", "roster", "no/authority"],
+    ["enroll", "retire", "no/authority", "--name", "home"],
+    ["enroll", "status", "no/authority"],
+], ids=" ".join)  # fmt: skip
+def test_a_missing_file_or_folder_exits_with_1_whatever_it_is(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 1 and len(err.strip().splitlines()) == 1, err
+    assert "no/" in err or "keys/authority.json is missing" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(files, tmp_path, monkeypatch, capsys):
@@ -122,6 +152,36 @@ def test_check_shows_every_agent_and_exits_with_1_when_a_fit_would_be_refused(fi
     bad.write_text("\n".join((tmp_path / "weather.csv").read_text().splitlines()[:50]) + "\n")
     code, out, _ = run(monkeypatch, capsys, "check", files[0], bad, "--json")
     assert code == 1 and json.loads(out)["problems"]
+
+
+def test_check_cuts_no_name_where_nobody_looks_at_a_screen(files, tmp_path, monkeypatch, capsys):
+    zones = pd.read_parquet(files[0])
+    names = {name: f"{name}, a flat with a long name " + "over the bakery " * 12 for name in zones["agent"].unique()}
+    zones.assign(agent=zones["agent"].map(names)).to_parquet(tmp_path / "long.parquet")
+    code, out, _ = run(monkeypatch, capsys, "check", tmp_path / "long.parquet", files[1])
+    assert code == 0 and "…" not in out
+    lines = out.splitlines()
+    assert all(any(line.startswith(name.strip()) and " 160 " in line for line in lines) for name in names.values())
+
+
+def test_the_desk_prints_rules_to_begin_with(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "serve", "--example") == (0, EXAMPLE, "")
+
+
+def test_a_check_of_the_desks_rules_names_everything_that_is_missing(tmp_path, monkeypatch, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(EXAMPLE + '[sinks.mqtt]\npassword_file = "mqtt.password"\nusername = "me"\n')
+    code, out, err = run(monkeypatch, capsys, "serve", rules, tmp_path / "model.json", "--check")
+    assert code == 1 and out == "" and len(err.strip().splitlines()) == 1
+    office = tmp_path / "office" / "aggregator"
+    for what in (
+        f"{office / 'nats.key'} (fleet.identity)", f"{office / 'authority.json'} (fleet.identity)",
+        f"{tmp_path / 'roster.json'} (fleet.roster)", f"{tmp_path / 'weather.csv'} (weather.file)",
+        "mqtt.password (sinks.mqtt.password_file)", f"{tmp_path / 'model.json'} (the model to begin with)",
+    ):  # fmt: skip
+        assert what in err
+    (tmp_path / "roster.json").write_text("{}")
+    assert "fleet.roster" not in run(monkeypatch, capsys, "serve", rules, "--check")[2]
 
 
 def test_buildings_as_agents(files, monkeypatch, capsys):
@@ -266,6 +326,28 @@ def test_observe_says_which_rows_are_known(monkeypatch, capsys, model):
     assert observe(monkeypatch, capsys, model, "--weights", "equal", "--outages", "leave")[0] == 0
     assert list(seen[0].known()) == [pd.Timestamp("2024-01-01T00:00Z")]
     assert (seen[0].weights, seen[0].outages, seen[0].follow) == ("equal", OUTAGES["leave"], False)
+
+
+def test_lengths_of_time_are_written_as_everywhere_or_as_bare_seconds(monkeypatch, capsys, model):
+    seen = []
+    monkeypatch.setattr(
+        "atdm.cli.aggregator.watch_rows", lambda post, model, say, keep, seeing: seen.append((post, seeing))
+    )
+    for words in (["72h", "5min", "90s"], ["259200", "300", "90"], ["259200.0", "3e2", "90.0"]):
+        given = [part for pair in zip(("--deadline", "--wait", "--settle"), words, strict=True) for part in pair]
+        assert observe(monkeypatch, capsys, model, *given)[0] == 0
+    assert [(post.deadline, post.wait, seeing.settle) for post, seeing in seen] == [(259200.0, 300.0, 90.0)] * 3
+    assert observe(monkeypatch, capsys, model)[0] == 0
+    post, seeing = seen[-1]
+    assert (post.wait, post.deadline, seeing.settle) == (300.0, 300.0, 60.0)
+    for wrong in ("3 hours", "-1", "nan", "inf", ""):
+        code, _, err = observe(monkeypatch, capsys, model, "--wait", wrong)
+        assert code == 2 and "is not a length of time" in err and len(err.strip().splitlines()) == 1, wrong
+
+
+def test_the_defaults_of_the_aggregators_options_are_those_of_its_class():
+    usual = {option.name: option.default for option in COMMANDS["aggregator",].params}
+    assert (length(usual["wait"]), length(usual["deadline"])) == (WAIT, DEADLINE)
 
 
 def test_rows_that_cannot_be_written_down_any_more_are_shown(monkeypatch, capsys, model):

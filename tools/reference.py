@@ -84,7 +84,7 @@ def _names(parameter: inspect.Parameter, kind: Any, info: OptionInfo) -> str:
     # inside Annotated typer keeps the first name where a default would stand
     given = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
     names = [f"`{name}`" for name in given or [f"--{parameter.name.replace('_', '-')}"]]
-    return ", ".join(names) + ("" if kind is bool else f" {_value(kind)}")
+    return ", ".join(names) + ("" if kind is bool else f" {_value(str if info.parser else kind)}")
 
 
 def _value(kind: Any) -> str:

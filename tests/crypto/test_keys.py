@@ -129,7 +129,7 @@ def test_key_file_with_other_content_is_refused(tmp_path, content):
 
 def test_key_file_that_cannot_be_reached_is_refused(tmp_path):
     for path in (tmp_path / "missing.key", tmp_path):
-        with pytest.raises(UsageError, match="key file"):
+        with pytest.raises(DataError, match="key file"):
             keys.read_key_file(path)
     with pytest.raises(UsageError, match="cannot write"):
         keys.write_key_file(tmp_path / "missing" / "agent.key", SEED)

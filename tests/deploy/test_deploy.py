@@ -284,6 +284,8 @@ def test_who_falls_silent_before_a_reading_left_is_left_out_and_the_others_go_on
     with theatre.stage.server() as server:
         found = asyncio.run(hang())
     assert f"broken off before any reading left: no answer from {victim} within 1 s; asking again" in said
+    assert f"asking without {victim}: left out after falling silent in a run before" in said
+    assert not any("not there" in text for text in said)
     expected = fit(without(theatre.cluster, victim), "plain", **{**PLAN, "weights": weights})
     assert found.agents == 4 and found.out == {victim: "left out"}
     np.testing.assert_allclose(found.state, expected.state, atol=1e-7 if weights == "equal" else 1e-3)
@@ -642,8 +644,9 @@ def test_running_agents_take_a_newer_roster_from_its_file_and_never_an_older_one
     with closing(fresh.seat(name)) as seat:  # nor after a restart
         assert seat.agent.roster.serial == 2
     (fresh.state(name) / "roster.json").unlink()  # nor where what was published is lost
-    with pytest.raises(PeerError, match="roster 1 is older than 2"):
+    with pytest.raises(PeerError, match="roster.json: roster 1 is older than 2.*get the newest from the enrolment"):
         fresh.seat(name)
+    assert not (fresh.state(name) / "roster.json").exists()  # refused before it is kept
 
 
 # Plans that are not what they should be

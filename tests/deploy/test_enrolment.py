@@ -86,7 +86,7 @@ def test_authority_and_aggregator_are_two_parties(folder, tmp_path):
 
 
 def test_an_agent_pins_its_authority(tmp_path):
-    with pytest.raises(UsageError, match="get authority.json from the enrolment authority"):
+    with pytest.raises(DataError, match="get authority.json from the enrolment authority"):
         create_agent(tmp_path, "a", os.urandom)
 
 
@@ -280,8 +280,14 @@ def test_numbers_do_not_begin_anew_where_the_record_is_lost(folder, tmp_path):
     roster = tmp_path / "roster.json"
     create_roster(folder, roster, HOSTS)
     (folder / "enrolled.json").unlink()
-    with pytest.raises(UsageError, match="enrolled.json is missing: restore the record") as caught:
+    with pytest.raises(DataError, match="enrolled.json is missing: restore the record") as caught:
         create_roster(folder, tmp_path / "elsewhere.json", HOSTS)
+    one_line(caught)
+
+
+def test_a_missing_roster_is_a_file_that_cannot_be_used(tmp_path):
+    with pytest.raises(DataError, match="roster.json: cannot be read .*: give a roster.json") as caught:
+        read_roster(tmp_path / "roster.json", b"")
     one_line(caught)
 
 

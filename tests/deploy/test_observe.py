@@ -276,17 +276,23 @@ def test_following_goes_on_after_a_failure_and_ends_when_told_to(tmp_path, monke
 
     def next_row(_model, _now):
         waited.append(True)
+        if len(waited) == 2:  # the roster is being replaced, or its folder is not mounted
+            roster.rename(away)
         if len(waited) == 3:
+            away.rename(roster)
             os.kill(os.getpid(), signal.SIGTERM)
         return 0.05
 
     with theatre.stage.server() as server:
+        roster = theatre.config(server.url).roster
+        away = roster.with_name("away.json")
         model = asyncio.run(fit())
         monkeypatch.setattr("atdm.deploy.watch.until_next_row", next_row)
         seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]), until=theatre.cluster.time[-1], follow=True)
         watch_rows(theatre.config(server.url, wait=0.3), model, theatre.said.append, theatre.keep, seeing)
         assert not theatre.runs and theatre.said[-1] == "stopped"
         assert sum(text.startswith("nothing more collected") for text in theatre.said) == 3
+        assert "roster.json: cannot be read" in theatre.said[-2]
         with pytest.raises(RunAborted):
             seeing = Seeing(back=DAY, known=lambda: pd.DatetimeIndex([]), until=theatre.cluster.time[-1])
             watch_rows(theatre.config(server.url, wait=0.3), model, theatre.said.append, theatre.keep, seeing)

@@ -59,7 +59,7 @@ def test_a_pause_ends_and_leaving_does_not(state):
 
 
 def test_only_an_agents_state_folder_takes_a_choice(tmp_path):
-    with pytest.raises(UsageError, match="holds no account"):
+    with pytest.raises(DataError, match="holds no account"):
         choose(tmp_path, "paused")
     assert list(tmp_path.iterdir()) == []
 
@@ -297,8 +297,11 @@ def test_a_home_without_a_browser_pauses_resumes_and_leaves(tmp_path):
         return done.exit_code, done.output
 
     assert told()[0] == 0 and "this home takes part" in told()[1]
-    assert "paused by its owner" in told("--pause")[1] and choice_of(theatre.state(name)) == "paused"
-    assert "this home takes part" in told("--resume")[1]
+    code, said = told("--pause")
+    assert code == 0 and said.startswith("paused by its owner: ") and "(since " in said and said.count("\n") == 1
+    assert choice_of(theatre.state(name)) == "paused"
+    assert json.loads(told("--pause", "--json")[1])["choice"] == "paused"
+    assert told("--resume")[1] == "this home takes part\n"
     code, _ = told("--leave", answer="n\n")
     assert code == 1 and choice_of(theatre.state(name)) == "takes part"
     code, said = told("--leave", answer="y\n")

@@ -506,6 +506,12 @@ def test_every_alarm_is_in_the_guide() -> None:
     assert {name: bool(bold) for bold, name in found} == {name: alarm.failure for name, alarm in ALARMS.items()}
 
 
+def test_the_guide_has_one_block_of_commands_to_start_with() -> None:
+    page = (Path(__file__).parents[2] / "docs/operate.md").read_text(encoding="utf-8")
+    start = page.partition("## Start")[2].partition("\n## ")[0]
+    assert len(re.findall(r"(?:^    .*\n)+|^```.*?^```", start, re.M | re.S)) == 1
+
+
 # Rules
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import atdm
 from atdm.model.calendar import Calendar
-from atdm.model.choosing import Candidate, Score, better, candidates, choose, simplest
+from atdm.model.choosing import Candidate, Choice, Score, better, candidates, choose, simplest
 from atdm.model.diagnostics import roots, steady_gains, step_response
 from tests.use.two_state import two_state
 
@@ -101,6 +101,18 @@ def test_the_simplest_within_one_standard_error_is_taken():
     apart = [score(1, [2.0, 2.2, 1.8, 2.1]), score(2, [1.0, 1.1, 0.9, 1.0])]
     assert simplest(apart).candidate.order == 2
     assert better(apart[1], apart[0]) and not better(apart[0], apart[1])
+
+
+def test_margins_are_against_the_best_and_of_a_refined_one_against_itself():
+    scores = [score(1, [2.0, 2.2, 1.8]), score(2, [1.0, 1.1, 0.9])]
+    refined = Score(candidate=replace(scores[1].candidate, refined=True), parameters=9, rmse=0.9,
+                    by_day=(0.7, 0.9, 0.9))  # fmt: skip
+    choice = Choice(candidate=scores[1].candidate, calendar=None, coefficients=None, scores=(*scores, refined))
+    worse, best, itself = choice.margins()
+    np.testing.assert_allclose(worse, [1.0, np.std([1.0, 1.1, 0.9], ddof=1) / np.sqrt(3)])
+    np.testing.assert_allclose(itself, [-1 / 6, np.std([0.3, 0.2, 0.0], ddof=1) / np.sqrt(3)])
+    assert best == (0.0, 0.0)
+    assert [c["above"] for c in choice.as_dict()["candidates"]] == [m for m, _ in choice.margins()]
 
 
 def test_two_days_tell_nothing_apart():

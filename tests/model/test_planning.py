@@ -128,8 +128,8 @@ def building(beta: float = 0.002, gamma: float = 0.003) -> Coefficients:
 @pytest.mark.parametrize(
     ("change", "reason", "words"),
     [
-        ({"unexplained_share": 0.01}, "excitation", "explain all but 1.0%"),
-        ({"standard_error": 0.12}, "standard error", "an error of 40%"),
+        ({"unexplained_share": 0.01}, "excitation", "explain all but 1.0 %"),
+        ({"standard_error": 0.12}, "standard error", "an error of 40 %"),
         ({"response_24h": 0.0}, "standard error", "0 ±"),
         ({"agreement": 0.5}, "agreement", "0.50 times as much"),
         ({"agreement": 1.5}, "agreement", "thermostats hide"),

@@ -201,7 +201,7 @@ def test_a_home_that_was_left_out_takes_the_next_announcement_also_where_the_clo
     theatre, world = reopen(tmp_path / "virtual", "equal"), World(START, 0)
     aggregator, answered = Party("aggregator"), []
 
-    async def ask(excluded: set[str]) -> None:
+    async def ask(excluded: dict[str, str]) -> None:
         with Office(theatre.config(URL), silent) as office:
             conductor = office.conductor(rows_of_plan(theatre.plan), excluded=excluded)
             async with conductor.hub:
@@ -212,7 +212,7 @@ def test_a_home_that_was_left_out_takes_the_next_announcement_also_where_the_clo
         seats = [theatre.seat(name) for name in theatre.stage.names]
         for seat in seats:
             world.begin(Party(seat.agent.name), link_agent(seat, (URL,), silent).run())
-        out = {seats[0].keys.identity.public.hex()}
+        out = {seats[0].keys.identity.public.hex(): "a test"}
         await world.begin(aggregator, ask(out))
         aggregator.skew = -5 * 3600.0
         await world.begin(aggregator, ask(out))

@@ -63,7 +63,7 @@ from atdm.deploy.record import ServiceRecord
 from atdm.deploy.service_rules import read_rules
 from atdm.deploy.service_state import Outlook, State
 from atdm.deploy.serving import config_of
-from atdm.errors import AtdmError, UsageError
+from atdm.errors import AtdmError, DataError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Collect
@@ -519,7 +519,7 @@ class Year:
         if fault.what in ("an agent killed", "a home without power"):
             house.free(fault)
         elif fault.what == "a home paused":
-            with suppress(UsageError):  # it has a new key meanwhile, and no account yet
+            with suppress(DataError):  # it has a new key meanwhile, and no account yet
                 choose(house.identity / "state", "takes part")
         elif fault.what == "an agent's disk full":
             house.party.full = False

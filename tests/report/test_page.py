@@ -6,6 +6,7 @@ from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from rich.console import Console
 
 import atdm
 from atdm.report import learned
-from atdm.report.page import compare_page, fit_page
+from atdm.report.page import compare_page, fit_page, number
 from atdm.report.text import summary
+from atdm.report.use_text import choice_table
 from atdm.report.words import restarted
 from atdm.result import percent
 from tests.clusters import tiny
@@ -75,15 +77,58 @@ def test_the_first_sentence_says_what_was_fitted_how_well_and_what_was_learned(h
     assert "no other number" in html and "R²" not in lead
 
 
-@pytest.mark.parametrize("r2", [-1263.4, -0.02])
-def test_no_line_prints_an_absurd_number(simulated: atdm.Fit, r2: float) -> None:
+def told(fit: atdm.Fit) -> tuple[str, str]:
+    """The page without its figures, and what the terminal shows."""
+    console = Console(record=True, width=400, file=StringIO())
+    console.print(summary(fit, "title"))
+    return re.sub(r"<(script|svg|style).*?</\1>", "", fit_page(fit, "title"), flags=re.S), console.export_text()
+
+
+def with_metrics(fit: atdm.Fit, r2: float) -> atdm.Fit:
     bad = {"rmse": 99.9, "mape": 431.0, "r2": r2}
-    metrics = {part: {"one_step": bad, "free_run": bad} for part in ("train", "test")}
-    shown = fit_page(replace(simulated, metrics=metrics), "title")
-    console = Console(record=True, width=160, file=StringIO())
-    console.print(summary(replace(simulated, metrics=metrics), "title"))
-    for text in (re.sub(r"<(script|svg).*?</\1>", "", shown, flags=re.S), console.export_text()):
-        assert not re.search(r"[−-]1,?263|\b431\.", text)
+    return replace(fit, metrics={part: {"one_step": bad, "free_run": bad} for part in ("train", "test")})
+
+
+@pytest.mark.parametrize(("r2", "text"), [(-1263.4, "−1,263"), (-4.2e21, "−4e+21")])
+def test_a_run_that_went_astray_is_given_without_digits_that_tell_nothing(simulated, r2: float, text: str) -> None:
+    page, terminal = told(with_metrics(simulated, r2))
+    assert f'<td class="num">{text}</td>' in page and f"R² {text}, RMSE" in terminal
+    assert "far below 0 that the run went astray" in page and "worse than a constant" in terminal
+
+
+def test_a_free_run_below_zero_is_given_with_its_number(simulated: atdm.Fit) -> None:
+    page, terminal = told(with_metrics(simulated, -0.327))
+    assert "−0.3270" in page and "99.9000" in page and "R² below 0 means worse than a constant" in page
+    assert "R² −0.3270, RMSE 99.900 K, which is worse than a constant" in terminal
+
+
+def test_every_candidate_stands_beside_the_standard_error_it_was_judged_by(simulated: atdm.Fit) -> None:
+    choice = simulated.choice
+    assert choice is not None and choice.scores
+    page, _ = told(simulated)
+    shown = re.search(r"<h3>Chosen among</h3>.*?</table>", page, re.S)[0]
+    assert "above the best [K²]" in shown and "standard error [K²]" in shown
+    for _, error in choice.margins():
+        assert f'<td class="num">{number(error, 4)}</td>' in shown
+    console = Console(record=True, width=400, file=StringIO())
+    console.print(choice_table(simulated))
+    assert "above the best [K²]  standard error [K²]" in console.export_text()
+
+
+def test_the_band_of_the_figure_says_how_it_differs_from_the_table_of_bands(sample: atdm.Cluster) -> None:
+    html = fit_page(atdm.fit(sample, "plain"), "sample")
+    caption = re.search(r'id="prediction".*?<figcaption[^>]*>(.*?)</figcaption>', html, re.S)[1]
+    assert "all steps up to 24 h ahead, from one start each 24 h" in caption
+    assert "The table of bands above has single horizons, from every hour" in caption
+    assert "How often the temperature so long ahead was inside its band, from every hour" in html
+
+
+def test_a_space_stands_before_every_percent_sign_that_is_read(simulated: atdm.Fit) -> None:
+    for text in told(simulated):
+        assert not re.findall(r".{20}\d%", re.sub(r'style="[^"]*"', "", text))
+    for path in Path(atdm.__file__).parent.rglob("*.py"):  # what no page here shows
+        code = path.read_text(encoding="utf-8")
+        assert path.name == "chart.py" or not re.findall(r":[.\d]*%\}", code), f"{path}: write a space before %"
 
 
 def test_a_free_run_that_restarted_often_says_so(simulated: atdm.Fit) -> None:

@@ -23,9 +23,17 @@ def test_a_file_has_a_table_for_each_sink(tmp_path: Path):
     assert set(parse_sinks(RIGHT, "rules.toml")) == {"flexmeasures", "s2", "mqtt"}
 
 
+def test_lengths_of_time_are_written_as_elsewhere_or_in_seconds():
+    written = parse_sinks({"mqtt": {"expires": "2h", "patience": "1min"}, "s2": {"patience": "30s"}}, "x")
+    assert written == {"mqtt": Mqtt(expires=7200, patience=60.0), "s2": S2(patience=30.0)}
+    assert written == parse_sinks({"mqtt": {"expires": 7200, "patience": 60}, "s2": {"patience": 30.0}}, "x")
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "words"),
     [
+        ("mqtt", {"expires": "2 hours"}, "is not a length of time"),
+        ("mqtt", {"patience": "2h"}, "$.patience"),
         ("mqt", {}, "no sink is called 'mqt' (is mqtt meant?)"),
         ("mqtt", {"hots": "x"}, "unknown field `hots` (is host meant?)"),
         ("mqtt", {"port": 70000}, "$.port"),

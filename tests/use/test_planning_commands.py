@@ -19,7 +19,7 @@ def test_flexibility(files, future, tmp_path):
     text = run(*words, "--price", files / "price.csv", "--storage", tmp_path / "storage.json", "--confidence", "0.9",
                "-o", tmp_path / "offer")  # fmt: skip
     assert "can be dropped for" in text and "saves" in text and "equivalent storage" in text
-    assert "with 90% confidence" in text and "1 kW more for 24 h warms by" in text
+    assert "with 90 % confidence" in text and "1 kW more for 24 h warms by" in text
     storage = json.loads((tmp_path / "storage.json").read_text())
     assert len(storage["soc-minima"]) == len(storage["soc-maxima"]) == 12 and storage["production-capacity"] == "0 kW"
     document = json.loads(run(*words, "--json"))

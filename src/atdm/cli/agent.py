@@ -26,7 +26,7 @@ from atdm.deploy.owner import choice_of, choose, chosen_since
 from atdm.errors import UsageError
 from atdm.protocol.options import OwnerChoice, WeightsName
 from atdm.protocol.rules import Rules
-from atdm.report.account_text import account_table, statement
+from atdm.report.account_text import account_table, choice_text, statement
 from atdm.ui import DEFAULT as PAGE
 from atdm.ui import owners_page
 
@@ -126,5 +126,8 @@ def account(
         typer.confirm("Leave for good? Only a new enrolment undoes it", abort=True, err=True)
     for choice in wanted:
         choose(state, choice)
+    if wanted and not as_json:
+        out.print(choice_text(choice_of(state), chosen_since(state)), highlight=False, markup=False, soft_wrap=True)
+        return
     found = statement(read_account(state), names_in(state, roster), choice_of(state), chosen_since(state))
     show(found) if as_json else out.print(account_table(found))

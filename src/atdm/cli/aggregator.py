@@ -1,7 +1,7 @@
 """Commands of the aggregator: aggregator, observe, and the rehearsal of a whole deployment."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -25,6 +25,7 @@ from atdm.cli.options import (
     WeatherOption,
     ZonesFile,
     grouped,
+    lasting,
 )
 from atdm.cli.output import finish, read
 from atdm.cli.printing import log_line, out, show
@@ -51,28 +52,29 @@ from atdm.ui.serve import watching
 from atdm.use.series import read_observed, with_rows
 
 app = typer.Typer()
+ONE_MINUTE: Any = "1min"  # read by the option, like what a person writes
 ASKING = Group({
     "identity": Annotated[Path, typer.Option(help="Folder made by `atdm enroll aggregator`.")],
     "roster": RosterFile,
     "servers": Servers,
     "wait": Annotated[
-        float, typer.Option(help="Seconds that silent agents are waited for before readings are asked for; then out.")
+        float, lasting("How long silent agents are waited for before readings are asked for; then out")
     ],
-    "deadline": Annotated[float, typer.Option(help="Seconds for agents to answer once readings were asked for.")],
+    "deadline": Annotated[float, lasting("How long agents may take to answer once readings were asked for")],
     "at_least": Annotated[
         int, typer.Option(help="Least number of homes there after --wait, or nobody is asked; agents want 10 owners.")
     ],
     "portion": Annotated[
         int, typer.Option(help="Days of rows asked for at once: what a home that falls silent for good can cost.")
     ],
-})  # fmt: skip
+}, {"wait": "1h", "deadline": "72h"})  # fmt: skip
 PUBLISHING = Group({
     **ASKING.options,
     "publish_weather": Annotated[
         Path | None,
         typer.Option(help="Rows of --weather signed by `atdm enroll weather`, sent to agents that lack them."),
     ],
-})  # fmt: skip
+}, ASKING.defaults)  # fmt: skip
 
 
 @app.command()
@@ -126,7 +128,7 @@ def aggregator(
 @grouped
 def observe(
     model: Annotated[Path, typer.Argument(help="model.json of a blind fit by `atdm aggregator`.")],
-    config: Annotated[AggregatorConfig, ASKING.but(wait=300.0, deadline=300.0)],
+    config: Annotated[AggregatorConfig, ASKING.but(wait="5min", deadline="5min")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Table that grows; observed.csv beside the model by default.")
     ] = None,
@@ -141,7 +143,7 @@ def observe(
         OutagesName,
         typer.Option(help="Of a home: wait for it and lose rows, leave it out for up to 28 days, or balance."),
     ] = "balance",
-    settle: Annotated[float, typer.Option(help="Seconds after a row until its readings are in agents' files.")] = 60.0,
+    settle: Annotated[float, lasting("How long after a row its readings are in agents' files")] = ONE_MINUTE,
     log: Log = "text",
     as_json: Json = False,
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from atdm.data.format import Format
+from atdm.data.seconds import length_or_number
 from atdm.data.sources.registry import SourceOptions
 from atdm.deploy.log import LogFormat
 from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
@@ -45,6 +46,11 @@ Log = Annotated[
     LogFormat, typer.Option("--log", help="How the log on standard error is written: json is an object a line.")
 ]
 Servers = Annotated[list[str], typer.Option("--nats", help="tls://host:port; repeat for the servers of a cluster.")]
+
+
+def lasting(text: str) -> Any:
+    """An option that is a length of time, kept in seconds."""
+    return typer.Option(parser=length_or_number, metavar="TEXT", help=f"{text} (5min, 72h; a bare number is seconds).")
 
 
 REVEALED = "; ".join(f"{name}: {REGISTRY[name].reveals}" for name in ("blind", "moments", "paper", "plain"))
@@ -153,8 +159,7 @@ SHOWN = Group({
         ),
     ],
     "linger": Annotated[
-        float | None,
-        typer.Option(min=0, help="Seconds the live page stays after the end; without this option until Ctrl-C."),
+        float | None, lasting("How long the live page stays after the end; without this option until Ctrl-C")
     ],
 })  # fmt: skip
 

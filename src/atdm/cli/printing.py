@@ -8,7 +8,7 @@ from rich.console import Console
 
 from atdm.kernel.finite import without_nan
 
-WIDE = 160  # columns where nobody looks at a screen: no table is cut in a pipe or a log
+WIDE = 100_000  # columns where nobody looks at a screen: no name is cut and no line broken in a pipe or a log
 out = Console(width=None if sys.stdout.isatty() else WIDE)
 
 

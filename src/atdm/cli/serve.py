@@ -12,6 +12,7 @@ from atdm.cli.printing import out
 from atdm.deploy.log import start_log
 from atdm.deploy.service_rules import EXAMPLE, read_rules
 from atdm.deploy.serving import check as checked
+from atdm.deploy.serving import check_files
 from atdm.deploy.serving import serve as run
 from atdm.errors import UsageError
 from atdm.ui.desk import address_of, served
@@ -38,6 +39,8 @@ def serve(
     if rules is None:
         raise UsageError("give the rules of the desk: atdm serve --example > rules.toml prints some to begin with")
     found = read_rules(rules)
+    if check:
+        check_files(found, model)
     given = None if model is None else atdm.Model.load(model)
     address_of(found)
     if check:

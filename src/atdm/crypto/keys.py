@@ -218,7 +218,7 @@ def read_key_file(path: Path) -> bytes:
             _check_private(path, os.fstat(file.fileno()))
             content = file.read(1024)  # the file opened is the file checked
     except OSError as error:
-        raise UsageError(f"cannot read the key file {path}: {error.strerror}; check the path") from None
+        raise DataError(f"cannot read the key file {path}: {error.strerror}; check the path") from None
     match = _KEY_FILE.fullmatch(content)
     if match is None:
         raise DataError(f"{path} is not a key file: expected one line 'atdm-key-1' and 64 hex digits; restore it")

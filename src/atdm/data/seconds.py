@@ -38,6 +38,17 @@ def length(text: str, *, zero: bool = False) -> int:
     return found
 
 
+def length_or_number(text: str) -> float:
+    """A length of time such as "72h", or a bare number of seconds, none included. [s]"""
+    try:
+        found = float(text)
+    except ValueError:
+        return length(text, zero=True)
+    if not 0 <= found <= LONGEST:
+        raise UsageError(f"{text!r} is not a length of time: write seconds, or something like '24h'")
+    return found
+
+
 def zone(name: str) -> ZoneInfo:
     """The time zone of an IANA name."""
     try:

@@ -24,7 +24,7 @@ from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
 from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
-from atdm.errors import PeerError, UsageError
+from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
@@ -128,7 +128,7 @@ def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
     saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
-        raise UsageError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
+        raise DataError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
     account = decode_snapshot(saved).memory.account
     for entry in entries:
         account.apply(decode_entry(entry).bookings)

@@ -22,7 +22,7 @@ from atdm.deploy.collecting import Attempts, Office, Portion, collect, spelled
 from atdm.deploy.conductor import AggregatorConfig, Conductor
 from atdm.deploy.events import Aborted, ModelReleased, OnEvent, unseen
 from atdm.deploy.own import weather_from
-from atdm.errors import AtdmError, RunAborted, UsageError
+from atdm.errors import AtdmError, DataError, RunAborted, UsageError
 from atdm.kernel.design import LAGGED
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
@@ -84,8 +84,10 @@ def read_plan(path: Path) -> Plan:
     """A plan from a file. Only its form is checked here; agents judge its numbers."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Plan)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{path}: is not a plan that this version reads ({error}); write it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): give a plan as JSON") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path}: is not a plan that this version reads ({error}); write it again") from None
 
 
 def parse_stamp(text: str | None, declared: Format, option: str) -> pd.Timestamp | None:

@@ -81,14 +81,16 @@ class Attempts:
 
     say: Say
     expected: set[str] | None = None  # identities (hex) that were there last; None: nobody knows yet
-    excluded: set[str] = field(default_factory=set)  # that fell silent in a run, or refused in two
+    excluded: dict[str, str] = field(default_factory=dict)  # that fell silent in a run, or refused in two; after what
     refused: set[str] = field(default_factory=set)  # in one: an agent that restarted may only have lost its run
     failures: list[str] = field(default_factory=list)  # in a row, before any reading left
 
     def after(self, conductor: Conductor) -> None:
-        self.excluded |= conductor.silent | (conductor.refused & self.refused)
+        silent = dict.fromkeys(conductor.silent, "falling silent in a run before")
+        refused = dict.fromkeys(conductor.refused & self.refused, "refusing to go on in two runs")
+        self.excluded = {**refused, **silent, **self.excluded}
         self.refused |= conductor.refused
-        self.expected = conductor.hub.present - self.excluded
+        self.expected = conductor.hub.present - self.excluded.keys()
 
     def again(self, conductor: Conductor, error: AtdmError) -> None:
         """After a run that broke off before any reading left; raises where asking again makes no sense."""
@@ -147,7 +149,7 @@ class _Collecting:
         if broken and not self.office.stopped:
             days = sorted({day for each in broken for day in each.days})
             self.office.say(f"asking once more for {spelled(days)}, in case everybody is back")
-            there = (self.attempts.expected or set()) | self.attempts.excluded
+            there = (self.attempts.expected or set()) | self.attempts.excluded.keys()
             self.attempts = Attempts(self.office.say, expected=there)
             await self._through(rows_on(plan, days))
         lost = [f"{spelled(left)} ({each.why})" for each in broken if (left := set(each.days) - self.days)]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,15 +69,15 @@ class Conductor:
     def __init__(
         self, config: AggregatorConfig, nats: NatsConfig, roster: Roster, plan: AnyPlan, *, weather: Weather, say: Say,
         fleet: FleetFile, report: OnEvent = unseen, expected: Collection[str] | None = None,
-        excluded: Collection[str] = (), policy: Choose | None = None, outages: Outages = OF_THE_PAST,
+        excluded: Mapping[str, str] | None = None, policy: Choose | None = None, outages: Outages = OF_THE_PAST,
         notices: Sequence[Notice] = (),
     ) -> None:  # fmt: skip
         """expected: identities (hex) worth waiting for; None: everybody. excluded: those that are not taken into the
-        company. policy: who sums what; None: the default, by what outages may cost. notices: what agents are sent that
-        lack it, beside the roster."""
+        company, and after what. policy: who sums what; None: the default, by what outages may cost. notices: what
+        agents are sent that lack it, beside the roster."""
         self.config, self.roster, self.plan, self.weather, self.say = config, roster, plan, weather, say
         self.report, self.feed, self.fleet = report, Feed(report), fleet
-        self.expected, self.excluded, self._policy, self._outages = expected, excluded, policy, outages
+        self.expected, self.excluded, self._policy, self._outages = expected, excluded or {}, policy, outages
         self.stopped = False  # by whoever runs this process
         self.silent: set[str] = set()  # identities (hex) in the company that ended the run by not answering
         self.refused: set[str] = set()  # …, by refusing to go on
@@ -133,15 +133,27 @@ class Conductor:
         if self.hub.connection.connections == 0:
             where = self.hub.connection.servers
             raise RunAborted(f"no connection to {where} within {self.config.wait:g} s: check address and server")
-        missing = [m.name for m in self.roster.members if m.identity.hex() not in self.hub.present]
         there = owners_of([m for m in self.roster.members if m.identity.hex() in self.hub.present])
         if there < self.config.at_least:
             raise RunAborted(
                 f"{there} of {self.roster.owners()} homes are there after {self.config.wait:g} s, fewer than the "
                 f"{self.config.at_least} that are wanted: nobody was asked; wait for longer, or ask for fewer"
             )
-        if missing:
-            self.say(f"asking without {listed(missing)}: not there within {self.config.wait:g} s")
+        for why, names in self._missing(wanted).items():
+            self.say(f"asking without {listed(names)}: {why}")
+
+    def _missing(self, wanted: Collection[str]) -> dict[str, list[str]]:
+        """Why → names of those that a run begins without; wanted: identities (hex) that were waited for."""
+        found: dict[str, list[str]] = {}
+        for member in self.roster.members:
+            key = member.identity.hex()
+            if key in self.excluded:
+                found.setdefault(f"left out after {self.excluded[key]}", []).append(member.name)
+            elif key not in self.hub.present and key in wanted:
+                found.setdefault(f"not there within {self.config.wait:g} s", []).append(member.name)
+            elif key not in self.hub.present:
+                found.setdefault("not there before, so not waited for", []).append(member.name)
+        return found
 
     async def _notify(self) -> None:
         """First of all, in a slot of its own: what was signed since an agent was last here."""

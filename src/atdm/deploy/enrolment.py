@@ -297,7 +297,7 @@ def _register(folder: Path) -> Register:
     """The authority's record, which is there from its first day."""
     record = folder / RECORD
     if not record.exists():
-        raise UsageError(
+        raise DataError(
             f"{record} is missing: restore the record from a backup; without it numbers would begin anew, which agents "
             "refuse, and retired keys come back"
         )
@@ -372,7 +372,7 @@ def _create(
             raise UsageError(f"name {text!r}: give 1 to {LONGEST_NAME} printable characters")
     source = folder / "authority.json" if authority is None else authority
     if not source.exists():
-        raise UsageError(
+        raise DataError(
             f"{source} is missing: get authority.json from the enrolment authority, and give its path (--authority)"
         )
     pinned = read_authority(source)
@@ -476,7 +476,7 @@ def _read(path: Path, kind: type[T], what: str) -> T:
             raise DataError(f"{path}: too large to be {what}")
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}): give {what}") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}): give {what}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: is not {what}: get it again") from None
 
@@ -522,4 +522,4 @@ def _read_private(path: Path) -> bytes:
                 raise UsageError(f"{path} can be read by others: run `chmod 600 {path}`")
             return file.read(1 << 16)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from None
+        raise DataError(f"cannot read {path}: {error.strerror}; check the path") from None

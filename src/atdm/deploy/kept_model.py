@@ -162,7 +162,7 @@ class KeptModel:
         if expected is not None and found.rmse_k > alarms.error_above * expected:
             return f"the error 24 h ahead is {found.rmse_k:.2f} K, {expected:.2f} K was expected"
         if found.inside is not None and found.inside < alarms.coverage_below:
-            return f"{found.inside:.0%} of the forecasts 24 h ahead were inside their 80 % band"
+            return f"{100 * found.inside:.0f} % of the forecasts 24 h ahead were inside their 80 % band"
         return None
 
     def expected_error(self) -> float | None:

@@ -130,6 +130,11 @@ class Kept:
     def _look(self, path: Path) -> None:
         found = read_roster(path, self._keys.pinned.authority)
         if self._roster is None or found.serial > self._roster.serial:
+            if found.serial < self._least:
+                raise PeerError(
+                    f"{path}: roster {found.serial} is older than {self._least}, which this agent has seen: get the "
+                    "newest from the enrolment authority"
+                )
             self._keep(found)
 
     def _take_roster(self, roster: Roster) -> None:

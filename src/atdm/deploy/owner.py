@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from atdm.errors import AtdmError, UsageError
+from atdm.errors import AtdmError, DataError, UsageError
 from atdm.protocol.company import flags
 from atdm.protocol.messages import one_line
 from atdm.protocol.options import OwnerChoice
@@ -48,7 +48,7 @@ def chosen_since(state: Path) -> str | None:
 def choose(state: Path, wanted: OwnerChoice) -> None:
     """Pause, go on, or leave for good; from the next announcement on."""
     if not (state / JOURNAL).exists():
-        raise UsageError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
+        raise DataError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
     if choice_of(state) == "left" and wanted != "left":
         raise UsageError(f"{state}: this home has left for good: to return, enrol it anew with a new state folder")
     if wanted == "takes part":

@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from atdm.deploy.record import ServiceRecord, stored_rows
 from atdm.deploy.service import Keep, Service, WeatherFile, operate
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import State
-from atdm.errors import UsageError
+from atdm.errors import DataError, UsageError
 from atdm.model.fitted import Model
 from atdm.protocol.company import owners_needed
 from atdm.protocol.plan import Collect
@@ -100,6 +101,29 @@ async def _beside(work: Callable[[], list[Sent]]) -> list[Sent]:
 
     threading.Thread(target=run, name="sinks", daemon=True).start()
     return await done
+
+
+def check_files(rules: ServiceRules, model: Path | None) -> None:
+    """Raise unless every file that the rules name is there; all that are missing are named at once."""
+    fleet = rules.fleet
+    named = [(fleet.identity / name, "fleet.identity") for name in ("nats.key", "authority.json")]
+    named += [(fleet.roster, "fleet.roster"), (rules.weather.file, "weather.file")]
+    for kind, table in rules.sinks.items():
+        written = table.items() if isinstance(table, dict) else ()
+        files = [(key, file) for key, file in written if key.endswith("_file") and isinstance(file, str)]
+        named += [(Path(file), f"sinks.{kind}.{key}") for key, file in files]
+    if model is not None:
+        named.append((model, "the model to begin with"))
+    if missing := [f"{path} ({what})" for path, what in named if _is_missing(path)]:
+        raise DataError(f"missing: {', '.join(missing)}: put them there, or change the paths")
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:  # of another kind: whoever reads it says why it cannot be read
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+    return False
 
 
 def check(rules: ServiceRules, model: Model | None, now: float) -> Iterator[str]:

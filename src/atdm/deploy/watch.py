@@ -19,7 +19,7 @@ from atdm.deploy.collecting import Office, Portion, collect
 from atdm.deploy.conductor import AggregatorConfig
 from atdm.deploy.fleet import OUTAGES, Outages, whole
 from atdm.deploy.observe import Observation, observe_plan, released_by
-from atdm.errors import AtdmError, PeerError, RunAborted, UsageError
+from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
 from atdm.protocol.options import WeightsName
 
@@ -74,7 +74,7 @@ class Observer:
             while True:
                 try:
                     await self._collect_what_is_there()
-                except (RunAborted, PeerError, UsageError) as error:
+                except (RunAborted, PeerError, DataError, UsageError) as error:
                     if not self.seeing.follow or error is self.unkept:
                         raise
                     self.office.say(f"nothing more collected ({error})")

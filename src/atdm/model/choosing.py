@@ -12,7 +12,7 @@ Rule 5: the chosen one refined on its own forecasts (model/refinement.py) takes 
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -157,12 +157,32 @@ class Choice:
         """The lowest error; the chosen one may be simpler."""
         return min(self.scores, key=lambda s: s.rmse, default=None)
 
+    def margins(self) -> tuple[tuple[float, float], ...]:
+        """What the choice went by, for each of the scores.
+
+        Returns
+        -------
+        tuple of (float, float)
+            By how much its mean square error is above that of the best one that is not refined (a refined one: above
+            that of the same one without), and the standard error of this difference, NaN where there are too few days
+            to tell [K²].
+        """
+        plain = {score.candidate: score for score in self.scores if not score.candidate.refined}
+        best = min(plain.values(), key=lambda s: s.rmse, default=None)
+        against = [
+            plain.get(replace(s.candidate, refined=False), best) if s.candidate.refined else best for s in self.scores
+        ]
+        return tuple(worse_by(s, other or s) for s, other in zip(self.scores, against, strict=True))
+
     def as_dict(self) -> dict[str, Any]:
         """As `--json` has it."""
         return {
             **asdict(self.candidate),
             "words": self.candidate.words(),
-            "candidates": [score.as_dict() for score in self.scores],
+            "candidates": [
+                {**score.as_dict(), "above": above, "standard_error": error if math.isfinite(error) else None}
+                for score, (above, error) in zip(self.scores, self.margins(), strict=True)
+            ],
             "notes": list(self.notes),
         }
 
@@ -264,18 +284,25 @@ def simplest(scores: Sequence[Score]) -> Score:
 
 def better(one: Score, other: Score) -> bool:
     """Whether one forecasts better than the other by more than a standard error of their difference, day by day."""
+    mean, error = worse_by(other, one)
+    return mean > error
+
+
+def worse_by(one: Score, other: Score) -> tuple[float, float]:
+    """By how much one's mean square error is above the other's, day by day, and the standard error of that: NaN where
+    there are too few days to tell. [K²]"""
     # exactly rounded sums: whoever has the same scores makes the same choice, on any machine
-    difference = [b - a for a, b in zip(one.by_day, other.by_day, strict=True)]
+    difference = [b - a for a, b in zip(other.by_day, one.by_day, strict=True)]
     n = len(difference)
     mean = math.fsum(difference) / n
     if n < FEWEST_DAYS:
-        return False
+        return mean, math.nan
     variance = math.fsum((d - mean) ** 2 for d in difference) / (n - 1)
-    return mean > math.sqrt(variance / n)
+    return mean, math.sqrt(variance / n)
 
 
 def _refined(candidate: Candidate) -> Candidate:
-    return Candidate(**{**asdict(candidate), "refined": True})
+    return replace(candidate, refined=True)
 
 
 def _without_choice(

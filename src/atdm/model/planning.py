@@ -269,16 +269,16 @@ def _unknown(e: Excitation | None) -> Iterator[Refusal]:
     if e.unexplained_share < LEAST_SHARE:
         yield Refusal(
             reason="excitation",
-            words=f"weather, clock and past temperature explain all but {e.unexplained_share:.1%} of the load (at "
-            f"least {LEAST_SHARE:.0%} is needed), so what heat does cannot be told from what calls for it",
+            words=f"weather, clock and past temperature explain all but {100 * e.unexplained_share:.1f} % of the load "
+            f"(at least {100 * LEAST_SHARE:.0f} % is needed), so what heat does cannot be told from what calls for it",
             remedy=REMEDY,
         )
     if not e.relative_error <= MOST_ERROR:
         known = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K per kW"
         yield Refusal(
             reason="standard error",
-            words=f"the response to load after 24 h is {known}, an error of {e.relative_error:.0%} "
-            f"where {MOST_ERROR:.0%} is the most to plan with",
+            words=f"the response to load after 24 h is {known}, an error of {100 * e.relative_error:.0f} % "
+            f"where {100 * MOST_ERROR:.0f} % is the most to plan with",
             remedy=REMEDY,
         )
     if not AGREEMENT[0] <= e.agreement <= AGREEMENT[1]:

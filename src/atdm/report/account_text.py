@@ -82,6 +82,10 @@ def account_table(found: dict[str, Any]) -> RenderableType:
     partners = sorted({name for row in found["days"] for name in row["with"]})
     told = f"with {len(partners)} agents: {', '.join(partners[:12])}{', …' if len(partners) > 12 else ''}"
     asked = f"{found['questions']['answered']} questions of fits answered, {found['questions']['repeated']} repeated"
-    since = f" (since {found['since']})" if found["since"] else ""
-    lines = [Text(text) for text in ((told,) if partners else ()) + (asked, CHOICES[found["choice"]] + since)]
-    return Group(table, *lines)
+    last = choice_text(found["choice"], found["since"])
+    return Group(table, *(Text(text) for text in ((told,) if partners else ()) + (asked, last)))
+
+
+def choice_text(choice: OwnerChoice, since: str | None) -> str:
+    """What the owner decided, and since when, in one line."""
+    return CHOICES[choice] + (f" (since {since})" if since else "")

@@ -150,7 +150,7 @@ def _evidence(found: Flexibility) -> str:
         rows.append(["steady gain, stated by you", f"{found.planning.assumed_gain:.4g} K/kW"])
     if e is not None:
         rows += [
-            ["load not explained by weather, clock and past temperature", f"{e.unexplained_share:.1%}"],
+            ["load not explained by weather, clock and past temperature", f"{100 * e.unexplained_share:.1f} %"],
             ["change of temperature after 24 h of 1 kW more", f"{e.response_24h:.4g} ± {e.standard_error:.2g} K"],
             ["the same judged over 6 h, over one step", f"{e.agreement:.2f}"],
             ["rows of an experiment", f"{e.probed_rows:,}"],
@@ -196,7 +196,7 @@ def _held(found: Flexibility) -> pd.DataFrame:
 
 
 def _name(offer: Offer) -> str:
-    return "as expected" if offer.confidence is None else f"with {offer.confidence:.0%} confidence"
+    return "as expected" if offer.confidence is None else f"with {100 * offer.confidence:g} % confidence"
 
 
 def _lengths(held: pd.DataFrame) -> FloatArray:

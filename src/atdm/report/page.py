@@ -203,7 +203,8 @@ def _metrics(fit: Fit) -> str:
     ]
     lead = "<p>Root mean square error on the test rows, from every origin that has the rows.</p>"
     head = ["bands after", "said to hold", "held", "mean width [K]", "origins"]
-    held = table(head, bands, download="bands") if bands else ""
+    asked = "<p>How often the temperature so long ahead was inside its band, from every hour of the test rows.</p>"
+    held = asked + table(head, bands, download="bands") if bands else ""
     return lead + errors + held + _chosen_among(fit) + _paper(fit)
 
 
@@ -213,14 +214,17 @@ def _chosen_among(fit: Fit) -> str:
         return ""
     body = [
         [s.candidate.words(), "chosen" if s.candidate == fit.choice.candidate else "", str(s.parameters),
-         number(s.rmse, 3)]
-        for s in fit.choice.scores
+         number(s.rmse, 3), number(above, 4), number(error, 4)]
+        for s, (above, error) in zip(fit.choice.scores, fit.choice.margins(), strict=True)
     ]  # fmt: skip
     lead = (
-        "<h3>Chosen among</h3><p>Errors of forecasts of 24 h inside the training rows; chosen is the simplest within "
-        "one standard error of the best. Test rows played no part.</p>"
+        "<h3>Chosen among</h3><p>Errors of forecasts of 24 h inside the training rows; chosen is the simplest whose "
+        "mean square error is above the best by no more than one standard error of that difference. Refined on its "
+        "forecasts it is compared with itself as it was, and takes its own place if that is lower by more than one. "
+        "Test rows played no part.</p>"
     )
-    return lead + table(["model", "", "parameters", "error [K]"], body, download="candidates", text=2)
+    head = ["model", "", "parameters", "error [K]", "above the best [K²]", "standard error [K²]"]
+    return lead + table(head, body, download="candidates", text=2)
 
 
 def _paper(fit: Fit) -> str:
@@ -231,12 +235,12 @@ def _paper(fit: Fit) -> str:
     for part in ("test", "train"):
         for kind, label in kinds:
             found = fit.metrics[part][kind]
-            shown = ["–"] * 2 if found["r2"] < 0 else [number(found[key], 4) for key in ("rmse", "mape")]
-            body.append([part, label, *shown, r2_text(found["r2"], 4)])
+            body.append([part, label, *(number(found[key], 4) for key in ("rmse", "mape")), r2_text(found["r2"], 4)])
     lead = (
         "<h3>For comparison with the paper</h3><p>Of the model as the protocol estimated it. A free run goes through "
         f"all rows of a part from its first {fit.model.order} values; that of the test rows was {restarted(fit)}. "
-        "Below 0 means worse than a constant: then the errors after 1 to 24 h above say more.</p>"
+        "R² below 0 means worse than a constant, far below 0 that the run went astray: then the errors after 1 to 24 h "
+        "above say more.</p>"
     )
     return lead + table(["rows", "prediction", *(name for _, name in names)], body, download="metrics", text=2)
 

@@ -60,10 +60,10 @@ def _coefficients(fit: Fit) -> Table:
 def _paper(fit: Fit) -> Text:
     """The paper's own measure, of the model as the protocol estimated it."""
     run = fit.metrics["test"]["free_run"]
-    error = f", RMSE {run['rmse']:.3f} K" if run["r2"] >= 0 else ""
+    poor = ", which is worse than a constant" if run["r2"] < 0 else ""
     return Text(
         f"for comparison with the paper: free run over the test rows as the protocol estimated it, R² "
-        f"{r2_text(run['r2'], 4)}{error} ({restarted(fit)})", style="dim",
+        f"{r2_text(run['r2'], 4)}, RMSE {run['rmse']:.3f} K{poor} ({restarted(fit)})", style="dim",
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def diagnostics_text(d: Diagnostics) -> RenderableType:
                   f"{response['load']:+.3g} K, {response['outdoor']:+.3g} K, {response['solar']:+.3g} K")  # fmt: skip
     white = d.whiteness
     table.add_row("residual", f"{d.residual_std:.4f} K, Ljung–Box p {white.p_value:.2g} ({white.lags} lags)")
-    share = ", ".join(f"{name} {value:.0%}" for name, value in d.variance_share.items() if np.isfinite(value))
+    share = ", ".join(f"{name} {100 * value:.0f} %" for name, value in d.variance_share.items() if np.isfinite(value))
     table.add_row("share of variance", share or "none: the model is unstable")
     table.add_row("condition of the design", f"{d.condition:.0f}")
     return Group(table, *_warnings(d.warnings))
@@ -47,17 +47,20 @@ def choice_table(fit: Fit) -> RenderableType:
     choice = fit.choice
     if choice is None:
         return Text(f"{fit.inputs.train} training rows are too few to choose a model from", style="yellow")
-    table = _table("order", "day types", "holidays", "parameters", "RMSE [K]", "", right=3)
+    table = _table("order", "day types", "holidays", "parameters", "RMSE [K]", "above the best [K²]",
+                   "standard error [K²]", "", right=5)  # fmt: skip
     best = choice.best
-    for s in choice.scores:
+    for s, (above, error) in zip(choice.scores, choice.margins(), strict=True):
         c = s.candidate
         mark = "chosen" if c == choice.candidate else "lowest error" if s is best else ""
         kinds = c.day_types + (", refined" if c.refined else "")
-        table.add_row(str(c.order), kinds, "as Sundays" if c.holidays else "", str(s.parameters), f"{s.rmse:.4f}", mark,
+        table.add_row(str(c.order), kinds, "as Sundays" if c.holidays else "", str(s.parameters), f"{s.rmse:.4f}",
+                      f"{above:.2g}", f"{error:.2g}" if np.isfinite(error) else "–", mark,
                       style="bold" if mark == "chosen" else None)  # fmt: skip
     head = Text(
         f"{under(fit.protocol, fit.weighting)}; forecasts of 24 h inside the training part of what was released, "
-        "weights as they are; chosen: the simplest within one standard error of the best\n"
+        "weights as they are; chosen: the simplest within one standard error of the best (of the difference of their "
+        "mean square errors); refined on its forecasts it is compared with itself as it was\n"
     )
     return Group(head, table, Text(), horizons_table(fit), *_warnings(choice.notes))
 
@@ -103,7 +106,7 @@ def coverage_table(found: Sequence[Coverage]) -> RenderableType:
     """Bands: what they say, what they held, and how wide they were."""
     table = _table("bands", "said to hold", "held", "mean width [K]", "origins", right=4)
     for c in found:
-        table.add_row(f"after {c.hours} h", f"{c.level} %", f"{c.share:.0%}", f"{c.width:.2f}", str(c.origins))
+        table.add_row(f"after {c.hours} h", f"{c.level} %", f"{100 * c.share:.0f} %", f"{c.width:.2f}", str(c.origins))
     return table
 
 
@@ -122,7 +125,7 @@ def update_text(found: Update) -> RenderableType:
         ))  # fmt: skip
     if found.helped is not None:
         more = "lower" if found.helped >= 0 else "higher"
-        lines.append(Text(f"updating made the error after 24 h {abs(found.helped):.0%} {more}"))
+        lines.append(Text(f"updating made the error after 24 h {100 * abs(found.helped):.0f} % {more}"))
     return Group(table, Text(), *lines, Text(f"{len(model.versions)} earlier versions are kept with their errors"))
 
 
@@ -145,7 +148,7 @@ def flexibility_table(found: Flexibility) -> RenderableType:
     lines = [_why(found), f"comfort {low:g} to {high:g} °C, load {least:g} to {most:.4g} kW"]
     for offer in (found.expected, found.confident):
         if offer is not None:
-            sure = "" if offer.confidence is None else f"with {offer.confidence:.0%} confidence "
+            sure = "" if offer.confidence is None else f"with {100 * offer.confidence:g} % confidence "
             can = f"dropped for {_hours(offer.drop)}, raised for {_hours(offer.lift)}"
             lines.append(f"{sure}from now the load can be {can}")
     head = Text("\n".join(line for line in lines if line) + "\n")
@@ -169,8 +172,8 @@ def flexibility_table(found: Flexibility) -> RenderableType:
     if found.storage is not None:
         s = found.storage
         parts.append(Text(
-            f"equivalent storage: {s.capacity:.4g} kWh per K, keeps {s.retention:.2%} per step of what is above "
-            f"{s.range[0]:g} °C, up to {s.power[1]:.4g} kW"
+            f"equivalent storage: {s.capacity:.4g} kWh per K, keeps {100 * s.retention:.2f} % per step of what is "
+            f"above {s.range[0]:g} °C, up to {s.power[1]:.4g} kW"
         ))  # fmt: skip
     return Group(*parts, *_warnings(found.notes))
 
@@ -181,7 +184,7 @@ def _why(found: Flexibility) -> str:
         return "" if gain is None else f"planned with a steady gain of {gain:g} K per kW, as stated"
     return (
         f"1 kW more for 24 h warms by {e.response_24h:.3g} ± {e.standard_error:.2g} K; weather, clock and past "
-        f"temperature leave {e.unexplained_share:.0%} of the load unexplained"
+        f"temperature leave {100 * e.unexplained_share:.0f} % of the load unexplained"
     )
 
 

@@ -22,6 +22,7 @@ HELPS = {  # by the fixed words with which an agent stays out
     "no answer": "see that the agent runs, or wait longer for it",
     "left out": "the others keep more days without it; a window in which it has all days takes it in",
 }
+ASTRAY = -10.0  # R² below which a run did not follow the measurements at all
 
 
 def weighting(protocol: str, weights: str) -> str:
@@ -80,10 +81,11 @@ def restarted(fit: Fit) -> str:
 
 
 def r2_text(value: float, digits: int = 3) -> str:
-    """R² as a person reads it: below zero only that it is."""
+    """R² as a person reads it: far below zero no digits that tell nothing."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.{digits}f}" if value >= 0 else "below 0"
+    text = f"{value:.{digits}f}" if value >= ASTRAY else f"{value:,.0f}" if value > -1e6 else f"{value:.0e}"
+    return text.replace("-", "−")
 
 
 def remedies(fit: Fit) -> list[str]:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from atdm.data.seconds import length
 from atdm.data.settings import read_toml
 from atdm.data.sources.secret import Secret, read_secret
 from atdm.errors import DataError, UsageError
@@ -29,6 +30,7 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]  # a part of topics and identifiers
 SensorId = Annotated[int, msgspec.Meta(ge=1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+LENGTHS = ("patience", "expires")
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -142,7 +144,7 @@ def parse_sinks(table: Mapping[str, Any], where: str) -> dict[str, Settings]:
         if kind not in KINDS:
             raise DataError(f"{where}: no sink is called {kind!r}{_meant(kind, KINDS)}: there are {', '.join(KINDS)}")
         try:
-            found[kind] = msgspec.convert(content, KINDS[kind])
+            found[kind] = msgspec.convert(_in_seconds(content), KINDS[kind])
             found[kind].check()
         except msgspec.ValidationError as error:
             unknown = re.search(r"unknown field `(.*?)`", str(error))
@@ -151,6 +153,14 @@ def parse_sinks(table: Mapping[str, Any], where: str) -> dict[str, Settings]:
         except UsageError as error:
             raise DataError(f"{where}: [{kind}]: {error}") from None
     return found
+
+
+def _in_seconds(content: Any) -> Any:
+    """A sink's table; its lengths of time may be written "2h" as elsewhere, or as a number of seconds."""
+    if not isinstance(content, Mapping):
+        return content
+    written = {key: length(value) for key, value in content.items() if key in LENGTHS and isinstance(value, str)}
+    return {**content, **written}
 
 
 def choose_sinks(path: Path | None, kinds: Sequence[str]) -> dict[str, Settings]:

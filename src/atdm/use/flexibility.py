@@ -411,7 +411,7 @@ def flexibility(
         kept = margins(used, rows, chosen.trained, confidence, len(polytope))
         confident = _offer(replace(polytope, margin=kept), plan, reference, confidence)
         if confident is None:
-            said.append(f"with a confidence of {confidence:.0%} no load keeps comfort: the temperature may be "
+            said.append(f"with a confidence of {100 * confidence:g} % no load keeps comfort: the temperature may be "
                         f"{kept.max():.2f} K off, so widen comfort or shorten the horizon")  # fmt: skip
     expected_offer = _offer(polytope, plan, reference, None)
     if expected_offer is None:

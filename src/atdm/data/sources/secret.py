@@ -40,7 +40,7 @@ def read_secret(path: str | None, variable: str) -> Secret | None:
                 raise UsageError(f"{file}: others may read it: chmod 600 {file}")
             content = opened.read(MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror}): check the path") from None
+        raise DataError(f"{file}: cannot be read ({error.strerror}): check the path") from None
     try:
         text = content.decode("utf-8").strip()
     except UnicodeDecodeError:

@@ -376,7 +376,8 @@ def chosen_plan(stage: Stage, plan: Plan, colluder: int, number: int) -> Mounted
         return _mounted(aggregator)
     totals = stage.view(wanted, aggregator, [colluder]).totals()
     rows = positions(seconds(stage.cluster.time), Released.of(aggregator).kept)
-    note = f"{totals.shape[1]} totals at λ = {ridge:g}, order {order}, {train:.0%} of {len(rows)} rows for training"
+    part = f"{100 * train:.0f} % of {len(rows)} rows for training"
+    note = f"{totals.shape[1]} totals at λ = {ridge:g}, order {order}, {part}"
     return Mounted(True, [replace(guess, rows=rows) for guess in separate_totals(totals)], note)
 
 
