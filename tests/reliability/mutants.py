@@ -40,6 +40,7 @@ from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
+from tests.lab.attacks import test_fine_state
 from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_rounding, test_secrets
 from tests.reliability import test_rules as claims
@@ -659,19 +660,25 @@ MUTANTS = (
     *(Mutant("release", rule, (Edit(release, "verify", old, new),), lie(what)) for rule, old, new, what in (
         ("α is worked out again", "(own_alpha, alpha)", None, "alpha"),
         ("c is worked out again", "(own_weights, sealed.weights)", None, "weights"),
-        ("gains and season are worked out again", "zip(mine[1:-1], theirs[1:-1], strict=True)", "()", "theta"),
-        ("metrics are worked out again", "zip(mine[1:-1], theirs[1:-1], strict=True)",
-         "zip(mine[1:-2], theirs[1:-2], strict=True)", "metrics"),
+        ("gains and season are worked out again", "zip(mine[1:-2], theirs[1:-2], strict=True)", "()", "theta"),
+        ("metrics are worked out again", "_same_metrics(mine[-2], theirs[-2])", None, "metrics"),
         ("rss is worked out again", "pairs.append((mine[-1][1:2], theirs[-1][1:2]))", "pass", "rss"),
-        ("λ, residual, iterations and status follow from opened sums",
-         "(mine[-1][[0, 2, 3, 4]] != theirs[-1][[0, 2, 3, 4]]).any()", None, "residual"),
+        ("λ, residual and status follow from opened sums",
+         "(mine[-1][[0, 2, 4]] != theirs[-1][[0, 2, 4]]).any()", "False", "residual"),
     )),
+    Mutant("release", "iterations are those of the own descent, but for a few", (Constant(release, "MOST_APART", 200),),
+           claims.test_a_leader_whose_descent_took_other_iterations_ends_the_run),
+    Mutant("release", "each metric by itself",
+           (Edit(release, "verify", "_same_metrics(mine[-2], theirs[-2])", "_close(mine[-2], theirs[-2])"),),
+           claims.test_a_metric_beyond_all_bounds_covers_no_other),
+    Mutant("release", "the state has the digits of one total", (Constant(release, "STATE_QUANTUM", 2.0**-60),),
+           partial(with_patch, partial(test_fine_state.test_the_totals_are_not_in_the_last_bits_of_the_state, False))),
     Mutant("release", "iterations and status are possible",
            off((release, "verify", "not (1 <= iterations <= MAX_ITERATIONS and iterations == int(iterations) "
                 "and status in range(len(STATUSES)))")),
            partial(with_patch, swapped(test_kept.test_a_release_that_makes_no_sense_ends_the_run), False, math.inf)),
     Mutant("release", "the leader's descent ends where everybody's does",
-           gone(release, "verify", "not _close(own.alpha, alpha, SAME_END)"),
+           gone(release, "verify", "_close(own.alpha, alpha, SAME_END)"),
            claims.test_a_leader_whose_descent_ends_elsewhere_ends_the_run),
     Mutant("release", "numbers to 1e-9", (Edit(release, "_close", "VERIFY", "1e-5"),),
            lie("rss")),
@@ -718,7 +725,7 @@ MUTANTS = (
     Mutant("release", "a question follows from the seal",
            gone(BlindPart, "_take_seal", "numbers"), vector("unsealed")),
     Mutant("release", "the leader's descent converged where everybody's did",
-           gone(release, "verify", "converged != own.converged"),
+           gone(release, "verify", "converged == own.converged"),
            claims.test_a_leader_that_denies_that_its_descent_converged_ends_the_run),
     Mutant("release", "c is finite",
            off((release, "unpack_sealed", "not (np.isfinite(weights).all() and np.isfinite(previous).all())")),

@@ -13,6 +13,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
+from atdm.kernel.estimate import Estimate
 from atdm.protocol import account as rules_of
 from atdm.protocol.account import Account, Answered, Settled
 from atdm.protocol.aggregator import AggregatorState
@@ -579,6 +580,38 @@ def test_a_leader_that_denies_that_its_descent_converged_ends_the_run() -> None:
     numbers[-1] = float(release.STATUSES.index(Status.NOT_CONVERGED))
     with pytest.raises(RunAborted, match="leader's numbers"):
         release.verify(replace(sealed, numbers=numbers), own, span, inputs, plan, gap, reached, agents)
+
+
+def test_a_leader_whose_descent_took_other_iterations_ends_the_run() -> None:
+    """Machines that round differently may end it a few apart."""
+    sealed, own, *rest = about_to_verify()
+    for more, refused in ((release.MOST_APART, False), (release.MOST_APART + 1, True)):
+        numbers = sealed.numbers.copy()
+        numbers[-2] += more
+        with pytest.raises(RunAborted, match="leader's numbers") if refused else nullcontext():
+            release.verify(replace(sealed, numbers=numbers), own, *rest)
+
+
+def test_a_metric_beyond_all_bounds_covers_no_other() -> None:
+    """A free run that explodes is a number like 1e30; beside it, norm-wise, any other would be close."""
+    sealed, *rest = about_to_verify()
+    place = len(sealed.numbers) - len(release.SINGLE) - len(release.METRICS)
+    told = release.numbers_of
+
+    def exploding(estimate: Estimate) -> np.ndarray:
+        numbers = told(estimate)
+        numbers[place + 3] = 1e30
+        return numbers
+
+    numbers = sealed.numbers.copy()
+    numbers[place + 3] = 1e30
+    lie = numbers.copy()
+    lie[place] *= 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release, "numbers_of", exploding)
+        release.verify(replace(sealed, numbers=numbers), *rest)
+        with pytest.raises(RunAborted, match="leader's numbers"):
+            release.verify(replace(sealed, numbers=lie), *rest)
 
 
 def test_a_box_of_a_release_opens_in_its_own_run_only() -> None:
