@@ -241,7 +241,7 @@ def test_a_home_reads_in_its_account_what_it_gave_and_no_reading(deployment):
 def test_an_account_that_is_not_there_is_refused_in_one_line(deployment, tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         code, out, err = cli("account", folder)
-        assert code == 2 and out == "" and len(err.strip().splitlines()) == 1
+        assert code == 1 and out == "" and len(err.strip().splitlines()) == 1
         assert "give the state folder of `atdm agent`" in err
 
 
@@ -283,7 +283,7 @@ def test_commands_refuse_in_one_line_with_the_way_out(tmp_path):
         ([*config, "--weights", "fitted", "--season", "7d"], 2, "a season of 24 h"),
         ([*config, "--weights", "fitted", "--minimum-norm"], 2, "does not fit where inputs are collinear"),
         ([*config, "--weights", "own"], 2, "'fitted', 'equal'"),
-        (config, 2, "roster.json: cannot be read"),
+        (config, 1, "roster.json: cannot be read"),
         ([*config, "--identity", homes / "a"], 2, "is an agent's folder"),
         (["rehearse", zones, weather, "--agents-per-process", 0], 2, "give at least 1"),
         (["rehearse", zones, weather, "--observe", 40], 2, "give fewer rows"),
