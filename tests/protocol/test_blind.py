@@ -18,7 +18,7 @@ from atdm.protocol.blind.veil import Veil
 from atdm.protocol.messages import Masked, decode_to_aggregator
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, refuses
 from atdm.result import Fit
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
@@ -142,9 +142,9 @@ def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, 
         tiny(0, rows=150), fit_options(protocol="blind", order=1)
     )  # 11 parameters, 4 steps a day, three quarters for training
     plan = msgspec.structs.replace(plan, length=400)
-    assert rules.refuses(msgspec.structs.replace(plan, **fine)) is None
-    assert word in rules.refuses(msgspec.structs.replace(plan, **change))
-    assert "--weights fitted" in Rules(rows_per_parameter=4.0).refuses(plan)
+    assert refuses(rules, msgspec.structs.replace(plan, **fine)) is None
+    assert word in refuses(rules, msgspec.structs.replace(plan, **change))
+    assert "--weights fitted" in refuses(Rules(rows_per_parameter=4.0), plan)
 
 
 def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():

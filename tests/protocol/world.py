@@ -25,7 +25,7 @@ from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import Member, sign_roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
 
@@ -155,7 +155,7 @@ class World:
 
     def aggregator(self, plan: AnyPlan, **options: Any) -> Aggregator:
         self.attempts += 1
-        options = {"least": self.rules.least(plan.protocol), "attempt": self.attempts, **options}
+        options = {"least": least_owners(self.rules, plan.protocol), "attempt": self.attempts, **options}
         self.role = Aggregator(plan=plan, roster=self.roster, weather=weather_of(self.cluster), **options)
         return self.role
 

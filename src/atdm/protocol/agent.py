@@ -44,7 +44,7 @@ from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
 from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, refuses, refuses_collecting
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
     Entry,
@@ -290,8 +290,8 @@ class Agent:
     def _reason_to_stay_out(self, plan: AnyPlan) -> str | None:
         rules, memory = self.own.rules, self.own.memory
         if isinstance(plan, Collect):
-            return rules.refuses_collecting(plan, memory.fits.get(plan.fit))
-        if (reason := rules.refuses(plan)) is not None:
+            return refuses_collecting(rules, plan, memory.fits.get(plan.fit))
+        if (reason := refuses(rules, plan)) is not None:
             return reason
         if self._find_weather is not None:
             self.own = replace(self.own, weather=self._find_weather(plan))

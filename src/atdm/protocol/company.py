@@ -26,7 +26,7 @@ from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Readings, window
 from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Roster, owners_of
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def large_enough(owners: int, roster: Roster, least: int) -> bool:
 
 def check_company(run: "Run", roster: Roster, account: Account, rules: Rules) -> None:
     """An agent's own look at the company that the aggregator named."""
-    if not large_enough(run.owners, roster, rules.least(run.announced.protocol)):
+    if not large_enough(run.owners, roster, least_owners(rules, run.announced.protocol)):
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
     if min(run.days) < run.since:
         raise RunAborted("a member of the company was enrolled later than a day of the run")

@@ -10,6 +10,7 @@ from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # fitted weights warn below
+EQUAL_ONLY = "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,112 +102,68 @@ class Rules:
         """
         return min((owners - self.colluders) // self.agents_per_total, self.totals)
 
-    def least(self, protocol: str) -> int:
-        """Owners below which this agent takes no part.
 
-        Parameters
-        ----------
-        protocol : str
-            The protocol of the plan.
+def least_owners(rules: Rules, protocol: str) -> int:
+    """Owners in a company below which the agent takes no part."""
+    return rules.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
-        Returns
-        -------
-        int
-            `least_agents` under "blind", 3 elsewhere.
-        """
-        return self.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
-    def refuses(self, plan: Plan) -> str | None:
-        """Why this agent is out of a fit, whatever its readings.
-
-        Parameters
-        ----------
-        plan : Plan
-            The plan that was announced.
-
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where the agent may be in.
-        """
-        try:
-            check_plan(plan)
-        except UsageError as error:
-            return str(error)
-        if plan.protocol not in self.protocols:
-            return f"protocol {plan.protocol}: this agent takes part in {', '.join(self.protocols)} only"
-        if plan.protocol != "blind":
-            return None
-        if plan.weights != "fitted":
-            return "equal weights are collected, not fitted by agents"
-        if self.weights != "fitted":
-            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
-        low, high = self.ridge
-        if not low <= plan.ridge <= high:
-            return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
-        if plan.train < self.train:
-            return f"a training share of {plan.train:g} is below the {self.train:g} this agent accepts"
-        if plan.order > self.order:
-            return f"order {plan.order} is above the {self.order} this agent accepts"
-        laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total
-        if laxer or plan.colluders < self.colluders or plan.clip != self.clip:
-            return "the plan's limits on totals are not this agent's"
-        if plan.solver_tolerance < self.solver_tolerance:
-            return f"a solver tolerance below {self.solver_tolerance:g}: the last totals would rest on few homes"
-        return self.too_short(plan, plan.length)
-
-    def too_short(self, plan: Plan, rows: int) -> str | None:
-        """Why so many kept rows are too few for a plan's model.
-
-        Parameters
-        ----------
-        plan : Plan
-            The plan that was announced.
-        rows : int
-            Rows kept.
-
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where they are enough.
-        """
-        needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
-        if rows * plan.train < needed:
-            return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
+def refuses(rules: Rules, plan: Plan) -> str | None:
+    """Why the agent is out of a fit, whatever its readings: a fixed text."""
+    try:
+        check_plan(plan)
+    except UsageError as error:
+        return str(error)
+    if plan.protocol not in rules.protocols:
+        return f"protocol {plan.protocol}: this agent takes part in {', '.join(rules.protocols)} only"
+    if plan.protocol != "blind":
         return None
+    if plan.weights != "fitted":
+        return "equal weights are collected, not fitted by agents"
+    if rules.weights != "fitted":
+        return EQUAL_ONLY
+    low, high = rules.ridge
+    if not low <= plan.ridge <= high:
+        return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
+    if plan.train < rules.train:
+        return f"a training share of {plan.train:g} is below the {rules.train:g} this agent accepts"
+    if plan.order > rules.order:
+        return f"order {plan.order} is above the {rules.order} this agent accepts"
+    laxer = plan.totals > rules.totals or plan.agents_per_total < rules.agents_per_total
+    if laxer or plan.colluders < rules.colluders or plan.clip != rules.clip:
+        return "the plan's limits on totals are not this agent's"
+    if plan.solver_tolerance < rules.solver_tolerance:
+        return f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes"
+    return too_short(rules, plan, plan.length)
 
-    def refuses_collecting(self, plan: Collect, fit: Consented | None) -> str | None:
-        """Why these rows are not to be collected.
 
-        Parameters
-        ----------
-        plan : Collect
-            The rows that were announced.
-        fit : Consented or None
-            The fit that the plan names, if this agent took part in it.
+def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
+    """Why so many kept rows are too few for a plan's model."""
+    needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
+    if rows * plan.train < needed:
+        return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
+    return None
 
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where they may be collected.
-        """
-        try:
-            check_collect(plan)
-        except UsageError as error:
-            return str(error)
-        if "blind" not in self.protocols:
-            return f"collecting: this agent takes part in {', '.join(self.protocols)} only"
-        if not plan.fit:
-            return None
-        if self.weights != "fitted":
-            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
-        if fit is None:
-            return "this agent has no weight of that fit: collect with equal weights, or fit again"
-        if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
-            return "the rows do not continue the fit on its grid: ask for rows after it"
-        if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + self.days_after_fit * DAY:
-            return f"rows more than {self.days_after_fit} days after the fit: fit again"
+
+def refuses_collecting(rules: Rules, plan: Collect, fit: Consented | None) -> str | None:
+    """Why these rows are not to be collected; fit: the one whose weights are meant, if the agent took part in it."""
+    try:
+        check_collect(plan)
+    except UsageError as error:
+        return str(error)
+    if "blind" not in rules.protocols:
+        return f"collecting: this agent takes part in {', '.join(rules.protocols)} only"
+    if not plan.fit:
         return None
+    if rules.weights != "fitted":
+        return EQUAL_ONLY
+    if fit is None:
+        return "this agent has no weight of that fit: collect with equal weights, or fit again"
+    if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
+        return "the rows do not continue the fit on its grid: ask for rows after it"
+    if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + rules.days_after_fit * DAY:
+        return f"rows more than {rules.days_after_fit} days after the fit: fit again"
+    return None
 
 
 def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:
