@@ -125,7 +125,7 @@ class Agent:
             check_roster(roster, authority)
             self.name = roster.members[roster.index(identity.public)].name
         if store is not None:
-            self._resume(*store.read())
+            self._resume(store)
         if roster is not None:
             known = self.own.memory.serial
             self._see_roster(roster)
@@ -188,20 +188,19 @@ class Agent:
     def _snapshot(self, seen: bytes, replies: list[bytes]) -> bytes:
         return encode_snapshot(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
 
-    def _resume(self, saved: bytes | None, journal: list[bytes]) -> None:
+    def _resume(self, store: Store) -> None:
         """Take up where the store ends, by playing the messages of the unfinished run again."""
+        saved, journal = store.read()
         if saved is None:
             saved = self._snapshot(b"", [])
-            if self._store is not None:
-                self._store.replace(saved)
-        snapshot = decode_snapshot(saved)
+            store.replace(saved)
+        snapshot, entries = decode_snapshot(saved), [decode_entry(data) for data in journal]
         if snapshot.identity != self._identity.public:
             raise UsageError(f"the state given to agent {self.name} is another agent's: give it its own folder")
         self.own = replace(self.own, memory=snapshot.memory)
         self._last = (snapshot.seen, list(snapshot.replies))
-        entries = [entry for entry in map(decode_entry, journal) if entry.message]
-        snapshot.memory.serial = newest_serial(saved, journal)
-        if entries and not self._play(entries):
+        snapshot.memory.serial = newest_serial(snapshot.memory, entries)
+        if not self._play([entry for entry in entries if entry.message]):
             memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
             memory.serial = self.own.memory.serial
             for entry in entries:

@@ -12,7 +12,7 @@ Rule 3: what an entry adds to the account stands in it in words, so that it coun
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -146,9 +146,9 @@ def decode_entry(data: bytes) -> Entry:
     return _disclose(data, Entry)
 
 
-def newest_serial(saved: bytes, journal: Sequence[bytes]) -> int:
+def newest_serial(memory: Memory, entries: Iterable[Entry]) -> int:
     """Of the newest roster seen."""
-    return max([decode_snapshot(saved).memory.serial, *(decode_entry(data).serial for data in journal)])
+    return max([memory.serial, *(entry.serial for entry in entries)])
 
 
 def _enclose(body: msgspec.Struct) -> bytes:
