@@ -146,7 +146,7 @@ def stand(place: Place) -> Agent:
 def run_id(agent: Agent) -> bytes:
     if agent.part is not None:
         return agent.part.session.run.id
-    return announce_hash(agent._announce) if agent._announce is not None else bytes(32)
+    return announce_hash(agent._announce) if hasattr(agent, "_announce") else bytes(32)
 
 
 @lru_cache

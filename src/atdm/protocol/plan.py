@@ -91,9 +91,14 @@ def first_day(plan: AnyPlan) -> int:
     return plan.start // DAY
 
 
+def last_row(plan: AnyPlan) -> int:
+    """Time stamp of a plan's last row."""
+    return plan.start + (plan.length - 1) * plan.step_seconds
+
+
 def day_count(plan: AnyPlan) -> int:
     """UTC days that a plan's window touches."""
-    return (plan.start + (plan.length - 1) * plan.step_seconds) // DAY - first_day(plan) + 1
+    return last_row(plan) // DAY - first_day(plan) + 1
 
 
 def need(condition: bool, message: str) -> None:

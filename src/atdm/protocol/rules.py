@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
-from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan
+from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan, last_row
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
@@ -161,7 +161,7 @@ def refuses_collecting(rules: Rules, plan: Collect, fit: Consented | None) -> st
         return "this agent has no weight of that fit: collect with equal weights, or fit again"
     if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
         return "the rows do not continue the fit on its grid: ask for rows after it"
-    if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + rules.days_after_fit * DAY:
+    if last_row(plan) > fit.end + rules.days_after_fit * DAY:
         return f"rows more than {rules.days_after_fit} days after the fit: fit again"
     return None
 
