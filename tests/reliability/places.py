@@ -18,7 +18,7 @@ from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.collect import CollectDesk, CollectPart
 from atdm.protocol.desk import Outgoing
 from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregator, encode
-from atdm.protocol.opened import OpenDesk, OpenPart, Sum
+from atdm.protocol.opened import OpenDesk, OpenPart
 from atdm.protocol.plan import AnyPlan
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import decode_entry, encode_entry
@@ -195,7 +195,7 @@ def desk_name(role: Aggregator) -> str:
     if isinstance(role.desk, BlindDesk) and role.state is AggregatorState.RUNNING:
         return f"running/{'secrets' if not role.desk._secrets else 'release' if role.desk._seal else 'sum'}"
     if isinstance(role.desk, OpenDesk) and role.state is AggregatorState.RUNNING:
-        if not isinstance(role.desk._question, Sum):
+        if role.desk._question.layout is None:
             return "running/collect"
         return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
     if isinstance(role.desk, CollectDesk) and role.state is AggregatorState.RUNNING:

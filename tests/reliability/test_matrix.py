@@ -217,7 +217,8 @@ def forged(kind: type, role: Aggregator, variant: str) -> bytes:
     step = desk._pile.step if desk is not None else 0
     step += variant == "other step"
     question = getattr(desk, "_question", None)
-    words = bytes(8 * question.layout.words) if hasattr(question, "layout") else bytes(80)
+    layout = None if question is None else question.layout
+    words = bytes(80 if layout is None else 8 * layout.words)
     phase = question.what if question is not None else "rows"
     return encode({
         Ready: lambda: Ready(days=b"\x01\x00", reason="", nonce=bytes(32), exchange=bytes(32), signature=bytes(64)),
