@@ -30,6 +30,7 @@ from atdm.protocol.messages import (
     Message,
     Receipts,
     Refuse,
+    RunMessage,
     Seal,
     Secret,
     ToAgent,
@@ -321,7 +322,7 @@ class Agent:
 
     def _run(self, message: ToAgent) -> list[Message]:
         """(running, …): the protocol's own table."""
-        if self.part is None or isinstance(message, Announce | Keys) or message.run != self.part.session.run.id:
+        if self.part is None or not isinstance(message, RunMessage) or message.run != self.part.session.run.id:
             raise PeerError("message of another run: ignored")
         replies = self.part.receive(message)
         if self.part.finished:

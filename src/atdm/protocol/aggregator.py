@@ -22,6 +22,7 @@ from atdm.protocol.messages import (
     Ready,
     Refuse,
     Release,
+    RunMessage,
     Seal,
     Secrets,
     ToAggregator,
@@ -175,7 +176,7 @@ class Aggregator:
 
     def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(running, …): the protocol's desk."""
-        if self.desk is None or isinstance(message, Ready | Refuse) or message.run != self.desk.run.id:
+        if self.desk is None or not isinstance(message, RunMessage) or message.run != self.desk.run.id:
             raise PeerError("message of another run: ignored")
         if sender not in self._place:
             raise PeerError(f"message of {self.roster.members[sender].name}, who is not in the company: ignored")
