@@ -193,7 +193,7 @@ class World:
             companies = {account.days[day].company for day in given}
             assert companies == {company_hash(self.role.run.company)}, "readings left before their days were settled"
         elif phase == "show":
-            self.shown[i] += int(self.role.desk._rows.size)
+            self.shown[i] += int(self.role.desk.offered.size)
             assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
 
     def run(

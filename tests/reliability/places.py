@@ -199,7 +199,7 @@ def desk_name(role: Aggregator) -> str:
             return "running/collect"
         return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
     if isinstance(role.desk, CollectDesk) and role.state is AggregatorState.RUNNING:
-        return "running/offers" if role.desk._rows is None else "running/shown"
+        return "running/offers" if role.desk._pile.step == 0 else "running/shown"
     return str(role.state)
 
 
