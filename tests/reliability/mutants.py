@@ -493,7 +493,7 @@ MUTANTS = (
            test_store.test_an_agent_whose_store_fails_hands_out_nothing_more),
     Mutant("account", "it is this agent's own", off((Agent, "_resume", "snapshot.identity != self._identity.public")),
            test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
-    Mutant("account", "it is of this edition", off((store, "_disclose", "envelope.schema != SCHEMA")),
+    Mutant("account", "it is of this edition", off((store, "_disclose", "schema != SCHEMA")),
            test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
     Mutant("account", "the weight stays although the end was not heard",
            (Edit(BlindPart, "remember", "self.own.memory.consent(self._consented)", "pass"),),
