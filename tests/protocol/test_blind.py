@@ -268,9 +268,9 @@ def test_dither_is_secret_small_and_always_the_same_for_a_time_stamp():
     values = np.round(rng.normal(20, 2, 5000) / 0.05) * 0.05
     readings = Readings(time, values, np.zeros(5000))
     assert sensor_quantum(values) == pytest.approx(0.05)
-    whole = dithered(readings, b"k" * 32, 0.1, None).temperature
+    whole = dithered(readings, b"k" * 32, 0.1, sensor_quantum(values)).temperature
     part = dithered(Readings(time[700:900], values[700:900], np.zeros(200)), b"k" * 32, 0.1, 0.05).temperature
-    other = dithered(readings, b"x" * 32, 0.1, None).temperature
+    other = dithered(readings, b"x" * 32, 0.1, sensor_quantum(values)).temperature
     moved = whole - values
     assert np.array_equal(whole[700:900], part) and not np.array_equal(whole, other)
     assert np.abs(moved).max() <= 0.0025 and 0.9 < moved.std() * 12**0.5 / 0.005 < 1.1

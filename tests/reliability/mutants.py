@@ -499,7 +499,7 @@ MUTANTS = (
            (Edit(BlindPart, "remember", "self.own.memory.consent(self._consented)", "pass"),),
            test_collect.test_the_weight_is_kept_although_the_end_of_the_fit_was_not_heard),
     Mutant("account", "the quantum of the dither stays as first found",
-           (Edit(AgentContext, "sendable", "self.memory.quantum", "None"),),
+           (Edit(AgentContext, "sendable", "self.memory.quantum", "1.0"),),
            claims.test_the_quantum_of_the_dither_stays_as_first_found),
     # In or out
     Mutant("in or out", "half of a day's rows", (Edit(company, "_has_enough", HALF, "True"),),
@@ -623,7 +623,7 @@ MUTANTS = (
            case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 6)),
     Mutant("rules", "two totals at least", (Edit(plan, "_check_blind", "plan.totals >= 2", "True"),),
            case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 9)),
-    Mutant("rules", "this version of the wire", (Edit(plan, "check_version", "plan.version == VERSION", "True"),),
+    Mutant("rules", "this version of the wire", (Edit(plan, "check_window", "plan.version == VERSION", "True"),),
            case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 10)),
     Mutant("rules", "weather of the window and no more",
            (Edit(readings.Weather, "hash", "slice(*np.searchsorted(self.time, [first, last + 1]).tolist())",

@@ -36,7 +36,7 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered
+from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered, sensor_quantum
 from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents, refuses, refuses_collecting
 from atdm.protocol.store import Consented, decode_entry, encode_entry
@@ -419,10 +419,10 @@ def test_the_veil_is_of_one_run_and_company() -> None:
 
 def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive() -> None:
     still = Readings(np.arange(9) * 60, np.full(9, 20.0), np.zeros(9))
-    moved = dithered(still, b"k" * 32, 0.1, None).temperature - 20.0
+    moved = dithered(still, b"k" * 32, 0.1, sensor_quantum(still.temperature)).temperature - 20.0
     assert 0 < np.abs(moved).max() <= 0.05 * LEAST_QUANTUM
     later = Readings(still.time[4:], still.temperature[4:], still.load[4:])
-    assert np.array_equal(dithered(later, b"k" * 32, 0.1, None).temperature - 20.0, moved[4:])
+    assert np.array_equal(dithered(later, b"k" * 32, 0.1, LEAST_QUANTUM).temperature - 20.0, moved[4:])
     with pytest.raises(DataError, match="positive"):
         dithered(still, b"k" * 32, 0.1, 0.0)
 
