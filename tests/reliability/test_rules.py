@@ -38,7 +38,7 @@ from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
 from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered, sensor_quantum
 from atdm.protocol.roster import check_roster, sign_roster
-from atdm.protocol.rules import Rules, check_agents, refuses, refuses_collecting
+from atdm.protocol.rules import Rules, check_agents, refuses
 from atdm.protocol.store import Consented, decode_entry, encode_entry
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
@@ -186,7 +186,7 @@ def consented(end: int = FIRST * DAY - STEP) -> Consented:
     (rows(fit=b"r"), None, "no weight of that fit"),
 ])  # fmt: skip
 def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str | None) -> None:
-    reason = refuses_collecting(Rules(weights="fitted"), plan, known)
+    reason = refuses(Rules(weights="fitted"), plan, known)
     assert reason is None if why is None else why in str(reason)
 
 
@@ -205,8 +205,8 @@ def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str |
 
 def test_by_default_an_agent_gives_equal_weights_only() -> None:
     assert "equal weights only" in str(refuses(Rules(), fit()))
-    assert "equal weights only" in str(refuses_collecting(Rules(), rows(fit=b"r"), consented()))
-    assert refuses_collecting(Rules(), rows(), None) is None
+    assert "equal weights only" in str(refuses(Rules(), rows(fit=b"r"), consented()))
+    assert refuses(Rules(), rows(), None) is None
 
 
 @pytest.mark.parametrize("plan, why", [

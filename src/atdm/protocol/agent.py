@@ -45,7 +45,7 @@ from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, las
 from atdm.protocol.readings import Readings, Weather, sensor_quantum
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
-from atdm.protocol.rules import Rules, refuses, refuses_collecting
+from atdm.protocol.rules import Rules, refuses
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
     Entry,
@@ -290,7 +290,7 @@ class Agent:
     def _reason_to_stay_out(self, plan: AnyPlan) -> str | None:
         rules, memory = self.own.rules, self.own.memory
         if isinstance(plan, Collect):
-            return refuses_collecting(rules, plan, memory.fits.get(plan.fit))
+            return refuses(rules, plan, memory.fits.get(plan.fit))
         if (reason := refuses(rules, plan)) is not None:
             return reason
         if self._find_weather is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
-from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan, last_row
+from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
@@ -108,33 +108,50 @@ def least_owners(rules: Rules, protocol: str) -> int:
     return rules.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
 
-def refuses(rules: Rules, plan: Plan) -> str | None:
-    """Why the agent is out of a fit, whatever its readings: a fixed text."""
+def refuses(rules: Rules, plan: AnyPlan, fit: Consented | None = None) -> str | None:
+    """Why the agent is out of a plan, whatever its readings: a fixed text. fit: the one whose weights are meant, if
+    the agent took part in it."""
     try:
-        check_plan(plan)
+        _check_rows(rules, plan, fit) if isinstance(plan, Collect) else _check_fit(rules, plan)
     except UsageError as error:
         return str(error)
-    if plan.protocol not in rules.protocols:
-        return f"protocol {plan.protocol}: this agent takes part in {', '.join(rules.protocols)} only"
+    return None
+
+
+def _check_fit(rules: Rules, plan: Plan) -> None:
+    check_plan(plan)
+    offered = ", ".join(rules.protocols)
+    need(plan.protocol in rules.protocols, f"protocol {plan.protocol}: this agent takes part in {offered} only")
     if plan.protocol != "blind":
-        return None
-    if plan.weights != "fitted":
-        return "equal weights are collected, not fitted by agents"
-    if rules.weights != "fitted":
-        return EQUAL_ONLY
+        return
+    need(plan.weights == "fitted", "equal weights are collected, not fitted by agents")
+    need(rules.weights == "fitted", EQUAL_ONLY)
     low, high = rules.ridge
-    if not low <= plan.ridge <= high:
-        return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
-    if plan.train < rules.train:
-        return f"a training share of {plan.train:g} is below the {rules.train:g} this agent accepts"
-    if plan.order > rules.order:
-        return f"order {plan.order} is above the {rules.order} this agent accepts"
-    laxer = plan.totals > rules.totals or plan.agents_per_total < rules.agents_per_total
-    if laxer or plan.colluders < rules.colluders or plan.clip != rules.clip:
-        return "the plan's limits on totals are not this agent's"
-    if plan.solver_tolerance < rules.solver_tolerance:
-        return f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes"
-    return too_short(rules, plan, plan.length)
+    need(low <= plan.ridge <= high, f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts")
+    need(plan.train >= rules.train,
+         f"a training share of {plan.train:g} is below the {rules.train:g} this agent accepts")  # fmt: skip
+    need(plan.order <= rules.order, f"order {plan.order} is above the {rules.order} this agent accepts")
+    strict = plan.totals <= rules.totals and plan.agents_per_total >= rules.agents_per_total
+    need(strict and plan.colluders >= rules.colluders and plan.clip == rules.clip,
+         "the plan's limits on totals are not this agent's")  # fmt: skip
+    need(plan.solver_tolerance >= rules.solver_tolerance,
+         f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes")  # fmt: skip
+    if (reason := too_short(rules, plan, plan.length)) is not None:
+        raise UsageError(reason)
+
+
+def _check_rows(rules: Rules, plan: Collect, fit: Consented | None) -> None:
+    check_collect(plan)
+    need("blind" in rules.protocols, f"collecting: this agent takes part in {', '.join(rules.protocols)} only")
+    if not plan.fit:
+        return
+    need(rules.weights == "fitted", EQUAL_ONLY)
+    if fit is None:
+        raise UsageError("this agent has no weight of that fit: collect with equal weights, or fit again")
+    need(plan.step_seconds == fit.step_seconds and plan.start > fit.end,
+         "the rows do not continue the fit on its grid: ask for rows after it")  # fmt: skip
+    need(last_row(plan) <= fit.end + rules.days_after_fit * DAY,
+         f"rows more than {rules.days_after_fit} days after the fit: fit again")  # fmt: skip
 
 
 def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
@@ -142,27 +159,6 @@ def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
     needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
     if rows * plan.train < needed:
         return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
-    return None
-
-
-def refuses_collecting(rules: Rules, plan: Collect, fit: Consented | None) -> str | None:
-    """Why these rows are not to be collected; fit: the one whose weights are meant, if the agent took part in it."""
-    try:
-        check_collect(plan)
-    except UsageError as error:
-        return str(error)
-    if "blind" not in rules.protocols:
-        return f"collecting: this agent takes part in {', '.join(rules.protocols)} only"
-    if not plan.fit:
-        return None
-    if rules.weights != "fitted":
-        return EQUAL_ONLY
-    if fit is None:
-        return "this agent has no weight of that fit: collect with equal weights, or fit again"
-    if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
-        return "the rows do not continue the fit on its grid: ask for rows after it"
-    if last_row(plan) > fit.end + rules.days_after_fit * DAY:
-        return f"rows more than {rules.days_after_fit} days after the fit: fit again"
     return None
 
 
