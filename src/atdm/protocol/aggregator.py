@@ -87,14 +87,10 @@ class Aggregator:
 
     def out(self) -> dict[str, str]:
         """Who is not in the company, and why, in the agents' own fixed words."""
-        inside = {member.name for member in self.members} if self.run is not None else set()
-        return {
-            member.name: (one_line(self.answers[i].reason) or "left out")
-            if i in self.answers
-            else self.refusals.get(i, "no answer")
-            for i, member in enumerate(self.roster.members)
-            if member.name not in inside
-        }
+        said = {i: one_line(ready.reason) or "left out" for i, ready in self.answers.items()}
+        why = {**self.refusals, **said}
+        outside = [i for i in range(len(self.roster)) if i not in self._place]
+        return {self.roster.members[i].name: why.get(i, "no answer") for i in outside}
 
     def start(self) -> list[Outgoing]:
         return [Outgoing(None, encode(self._announce))]

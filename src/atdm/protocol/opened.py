@@ -254,12 +254,12 @@ class OpenDesk(Desk):
         expected = (self._question.layout.words - floats) * WORD_BYTES
         if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
             raise PeerError(f"an agent sent {len(message.words)} bytes where {expected} are expected: ignored")
-        complete = self._pile.add(sender, message.step, message.phase, message.words)
+        everybody = self._pile.add(sender, message.step, message.phase, message.words)
         if floats:
             self._float_total = self._float_total + np.frombuffer(message.words, dtype="<f8")
         tags = (message.tags[at : at + TAG_BYTES] for at in range(0, len(message.tags), TAG_BYTES))
         self._tags[sender] = dict(zip(self._neighbours[sender], tags, strict=not floats))
-        return [self._receipts_for(i) for i in range(self.run.agents)] if complete else []
+        return [self._receipts_for(i) for i in range(self.run.agents)] if everybody else []
 
     def _receipts_for(self, agent: int) -> Outgoing:
         tags = b"".join(self._tags[peer].get(agent, b"") for peer in self._neighbours[agent])
