@@ -41,7 +41,7 @@ from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents
+from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents, least_owners, too_short
 from atdm.protocol.session import RandomBytes, Run
 from atdm.result import Cost, Fit, LoadKind, percent
 from atdm.transport import local
@@ -193,7 +193,7 @@ def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
     """Name missing readings as the cause where without them there would be rows enough."""
     rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
     usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
-    asked = plan.protocol == "blind" and plan.weights == "fitted" and rules.too_short(plan, rows) is not None
+    asked = plan.protocol == "blind" and plan.weights == "fitted" and too_short(rules, plan, rows) is not None
     if cluster.rows_dropped and (asked or usable < parameters + 2):
         least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
         raise DataError(
@@ -326,7 +326,7 @@ def simulate(
         agents, _ = enrol(cluster, rules, random_bytes, keep=transcript, state=folder, share=share)
         aggregator = Aggregator(
             plan=asked, roster=agents[0].roster, weather=weather_of(cluster),
-            attempt=0 if state is None else attempt_now(), keep=transcript, least=rules.least(asked.protocol),
+            attempt=0 if state is None else attempt_now(), keep=transcript, least=least_owners(rules, asked.protocol),
         )  # fmt: skip
         enrolled = perf_counter() - began
         traffic = local.run(aggregator, agents, tap, report)

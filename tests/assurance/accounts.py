@@ -20,7 +20,7 @@ import numpy as np
 
 from atdm.protocol import account as book
 from atdm.protocol.account import Account, Answered, Judged, SavedAccount, Shown
-from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, large_enough
+from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Member, Roster, owners_of
@@ -331,7 +331,7 @@ class Companies(World):
     def company(self, account: Account, company: int, days: int) -> bool:
         members = tuple(m for i, m in enumerate(self.roster.members) if company >> i & 1)
         least = 0 if "least" in self.ignored else 2
-        large = large_enough(owners_of(members), self.roster, least) or "share" in self.ignored
+        large = owners_of(members) >= owners_needed(self.roster, least) or "share" in self.ignored
         named = [FIRST + d for d in range(self.days) if days >> d & 1]
         if not large or account.refuses_company(named, self.identities(company)):
             return False

@@ -13,7 +13,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.messages import ToAggregator, encode
 from atdm.protocol.options import fit_options
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny
 
@@ -42,7 +42,7 @@ def parties(
 
 def announcing(agents: list[Agent], plan: Any, cluster: Cluster, **options: Any) -> Aggregator:
     """One more run of the same agents."""
-    options = {"least": agents[0].own.rules.least(plan.protocol), **options}
+    options = {"least": least_owners(agents[0].own.rules, plan.protocol), **options}
     return Aggregator(plan=plan, roster=agents[0].roster, weather=weather_of(cluster), **options)
 
 

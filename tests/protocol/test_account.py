@@ -19,11 +19,11 @@ from atdm.protocol import agent as agent_module
 from atdm.protocol import messages as m
 from atdm.protocol.account import Account, Answered, Judged, Sent, Settled, Shown
 from atdm.protocol.blind import veil as veil_module
-from atdm.protocol.company import TOO_FEW, Verdict, large_enough
+from atdm.protocol.company import TOO_FEW, Verdict, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.roster import Member, could_collude, owners_of, sign_roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.session import make_keys, make_ready
 from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
 from tests.protocol.drive import said
@@ -651,7 +651,7 @@ def test_a_company_has_ten_owners_and_two_thirds_of_the_roster(enrolled: int, ow
     members = [(f"{k}.{part}", f"owner{k}", bytes([k, part]) * 16) for k in range(enrolled) for part in range(2)]
     roster = sign_roster(SigningKey(bytes(32)), members)
     some = tuple(member for member in roster.members if int(member.owner[5:]) < owners)
-    assert large_enough(owners_of(some), roster, Rules().least("collect")) == bool(fine)
+    assert (owners_of(some) >= owners_needed(roster, least_owners(Rules(), "collect"))) == bool(fine)
 
 
 def test_ten_years_of_hourly_rows_are_kept_in_less_than_four_megabytes() -> None:

@@ -19,7 +19,7 @@ from atdm.protocol.blind.veil import Veil
 from atdm.protocol.messages import Masked
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings, dithered, sensor_quantum
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, refuses
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive, parties
@@ -128,9 +128,9 @@ def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, 
     rules = Rules(weights="fitted", rows_per_parameter=4.0)
     plan = make_plan(tiny(0, rows=150), fit_options(protocol="blind", order=1))
     plan = msgspec.structs.replace(plan, length=400)  # 11 parameters, 4 steps a day, three quarters for training
-    assert rules.refuses(msgspec.structs.replace(plan, **fine)) is None
-    assert word in rules.refuses(msgspec.structs.replace(plan, **change))
-    assert "--weights fitted" in Rules(rows_per_parameter=4.0).refuses(plan)
+    assert refuses(rules, msgspec.structs.replace(plan, **fine)) is None
+    assert word in refuses(rules, msgspec.structs.replace(plan, **change))
+    assert "--weights fitted" in refuses(Rules(rows_per_parameter=4.0), plan)
 
 
 def test_an_agents_refusal_of_a_plan_is_what_the_aggregator_reads():
@@ -241,9 +241,9 @@ def test_dither_is_secret_small_and_always_the_same_for_a_time_stamp():
     values = np.round(rng.normal(20, 2, 5000) / 0.05) * 0.05
     readings = Readings(time, values, np.zeros(5000))
     assert sensor_quantum(values) == pytest.approx(0.05)
-    whole = dithered(readings, b"k" * 32, 0.1, None).temperature
+    whole = dithered(readings, b"k" * 32, 0.1, sensor_quantum(values)).temperature
     part = dithered(Readings(time[700:900], values[700:900], np.zeros(200)), b"k" * 32, 0.1, 0.05).temperature
-    other = dithered(readings, b"x" * 32, 0.1, None).temperature
+    other = dithered(readings, b"x" * 32, 0.1, sensor_quantum(values)).temperature
     moved = whole - values
     assert np.array_equal(whole[700:900], part) and not np.array_equal(whole, other)
     assert np.abs(moved).max() <= 0.0025 and 0.9 < moved.std() * 12**0.5 / 0.005 < 1.1

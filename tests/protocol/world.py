@@ -26,7 +26,7 @@ from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import Member, Roster, sign_roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
 from atdm.run import make_plan, weather_of
 from tests.protocol.drive import decoded, said
@@ -162,7 +162,8 @@ class World:
 
     def aggregator(self, plan: AnyPlan, **options: Any) -> Aggregator:
         self.attempts += 1
-        options = {"least": self.rules.least(plan.protocol), "attempt": self.attempts, "roster": self.roster, **options}
+        least = least_owners(self.rules, plan.protocol)
+        options = {"least": least, "attempt": self.attempts, "roster": self.roster, **options}
         self.role = Aggregator(plan=plan, weather=weather_of(self.cluster), **options)
         return self.role
 
@@ -209,7 +210,7 @@ class World:
             companies = {account.days[day].company for day in given}
             assert companies == {company_hash(self.role.run.company)}, "readings left before their days were settled"
         elif phase == "show":
-            self.shown[i] += int(self.role.desk._rows.size)
+            self.shown[i] += int(self.role.desk.offered.size)
             assert int(account.shown.sum()) >= self.shown[i], "rows left before they were counted"
 
     def run(

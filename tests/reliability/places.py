@@ -18,7 +18,7 @@ from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.collect import CollectDesk, CollectPart
 from atdm.protocol.desk import Outgoing
 from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregator, encode
-from atdm.protocol.opened import OpenDesk, OpenPart, Sum
+from atdm.protocol.opened import OpenDesk, OpenPart
 from atdm.protocol.plan import AnyPlan
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import decode_entry, encode_entry
@@ -146,7 +146,7 @@ def stand(place: Place) -> Agent:
 def run_id(agent: Agent) -> bytes:
     if agent.part is not None:
         return agent.part.session.run.id
-    return announce_hash(agent._announce) if agent._announce is not None else bytes(32)
+    return announce_hash(agent._announce) if hasattr(agent, "_announce") else bytes(32)
 
 
 @lru_cache
@@ -195,11 +195,11 @@ def desk_name(role: Aggregator) -> str:
     if isinstance(role.desk, BlindDesk) and role.state is AggregatorState.RUNNING:
         return f"running/{'secrets' if not role.desk._secrets else 'release' if role.desk._seal else 'sum'}"
     if isinstance(role.desk, OpenDesk) and role.state is AggregatorState.RUNNING:
-        if not isinstance(role.desk._question, Sum):
+        if role.desk._question.layout is None:
             return "running/collect"
         return "running/consent" if len(role.desk._tags) == len(role.members) else "running/sum"
     if isinstance(role.desk, CollectDesk) and role.state is AggregatorState.RUNNING:
-        return "running/offers" if role.desk._rows is None else "running/shown"
+        return "running/offers" if role.desk._pile.step == 0 else "running/shown"
     return str(role.state)
 
 

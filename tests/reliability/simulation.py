@@ -55,7 +55,7 @@ from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, positions, seconds, window
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
 from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
 from atdm.run import make_plan, weather_of
@@ -564,7 +564,7 @@ class Simulation:
 
     def _company(self) -> list[int]:
         company = [self.home[member.identity] for member in self.role.members]
-        need(len(company) >= self.rules.least(self.role.run.announced.protocol), "a result of too few agents")
+        need(len(company) >= least_owners(self.rules, self.role.run.announced.protocol), "a result of too few agents")
         return company
 
     def _columns(self, company: list[int], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -37,9 +37,9 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered
+from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered, sensor_quantum
 from atdm.protocol.roster import check_roster, sign_roster
-from atdm.protocol.rules import Rules, check_agents
+from atdm.protocol.rules import Rules, check_agents, refuses
 from atdm.protocol.store import Consented, decode_entry, encode_entry
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
@@ -187,7 +187,7 @@ def consented(end: int = FIRST * DAY - STEP) -> Consented:
     (rows(fit=b"r"), None, "no weight of that fit"),
 ])  # fmt: skip
 def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str | None) -> None:
-    reason = Rules(weights="fitted").refuses_collecting(plan, known)
+    reason = refuses(Rules(weights="fitted"), plan, known)
     assert reason is None if why is None else why in str(reason)
 
 
@@ -200,14 +200,14 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
     (dict(weights="equal"), "collected"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
-    reason = Rules(weights="fitted").refuses(fit(**changes))
+    reason = refuses(Rules(weights="fitted"), fit(**changes))
     assert reason is None if why is None else why in str(reason)
 
 
 def test_by_default_an_agent_gives_equal_weights_only() -> None:
-    assert "equal weights only" in str(Rules().refuses(fit()))
-    assert "equal weights only" in str(Rules().refuses_collecting(rows(fit=b"r"), consented()))
-    assert Rules().refuses_collecting(rows(), None) is None
+    assert "equal weights only" in str(refuses(Rules(), fit()))
+    assert "equal weights only" in str(refuses(Rules(), rows(fit=b"r"), consented()))
+    assert refuses(Rules(), rows(), None) is None
 
 
 @pytest.mark.parametrize("plan, why", [
@@ -420,10 +420,10 @@ def test_the_veil_is_of_one_run_and_company() -> None:
 
 def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive() -> None:
     still = Readings(np.arange(9) * 60, np.full(9, 20.0), np.zeros(9))
-    moved = dithered(still, b"k" * 32, 0.1, None).temperature - 20.0
+    moved = dithered(still, b"k" * 32, 0.1, sensor_quantum(still.temperature)).temperature - 20.0
     assert 0 < np.abs(moved).max() <= 0.05 * LEAST_QUANTUM
     later = Readings(still.time[4:], still.temperature[4:], still.load[4:])
-    assert np.array_equal(dithered(later, b"k" * 32, 0.1, None).temperature - 20.0, moved[4:])
+    assert np.array_equal(dithered(later, b"k" * 32, 0.1, LEAST_QUANTUM).temperature - 20.0, moved[4:])
     with pytest.raises(DataError, match="positive"):
         dithered(still, b"k" * 32, 0.1, 0.0)
 

@@ -100,7 +100,7 @@ def prepare_agent(
     held = lock(state)
     try:
         saved, journal = Disk(state / JOURNAL).read()
-        seen = 0 if saved is None else newest_serial(saved, journal)
+        seen = 0 if saved is None else newest_serial(decode_snapshot(saved).memory, map(decode_entry, journal))
         kept = Kept(state, keys, roster, weather, say, least=seen)
         agent = Agent(
             identity=keys.identity,

@@ -21,7 +21,7 @@ import numpy as np
 
 from atdm.errors import DataError, RunAborted
 from atdm.protocol.account import BLOCK
-from atdm.protocol.company import Answers, Choose, large_enough
+from atdm.protocol.company import Answers, Choose, owners_needed
 from atdm.protocol.plan import MOST_DAYS
 from atdm.protocol.roster import Roster, owners_of
 from atdm.transport.disk import lock, replace_file
@@ -131,7 +131,7 @@ class Fleet:
                 if waiting or (days.any() and found != company):
                     break
                 owners = owners_of([member for member in roster.members if member.identity.hex() in found])
-                if large_enough(owners, roster, least):
+                if owners >= owners_needed(roster, least):
                     days[i], company = True, found
             if not days.any():
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)

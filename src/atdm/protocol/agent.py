@@ -17,9 +17,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from atdm.crypto.keys import SigningKey
+from atdm.crypto.keys import ExchangeKey, SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge, plan_days
+from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
     Abort,
@@ -30,6 +30,7 @@ from atdm.protocol.messages import (
     Message,
     Receipts,
     Refuse,
+    RunMessage,
     Seal,
     Secret,
     ToAgent,
@@ -40,11 +41,11 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
-from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count
-from atdm.protocol.readings import Readings, Weather, sensor_quantum, window
+from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, last_row
+from atdm.protocol.readings import Readings, Weather, sensor_quantum
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, refuses
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
 from atdm.protocol.store import (
     Entry,
@@ -115,8 +116,9 @@ class Agent:
         self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster or NOBODY, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
-        self._announce: Announce | None = None
-        self._seed = b""
+        self._announce: Announce  # of the run that was joined last,
+        self._seed: bytes  # its randomness
+        self._exchange: ExchangeKey  # and this agent's key in it
         self._owner = owner
         self._choice: OwnerChoice = "takes part"  # at the last announcement
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
@@ -125,7 +127,7 @@ class Agent:
             check_roster(roster, authority)
             self.name = roster.members[roster.index(identity.public)].name
         if store is not None:
-            self._resume(*store.read())
+            self._resume(store)
         if roster is not None:
             known = self.own.memory.serial
             self._see_roster(roster)
@@ -167,16 +169,15 @@ class Agent:
         bookings = self.own.memory.account.booked()
         if self._store is None:
             return
-        joined = state is AgentState.JOINED
-        if joined:  # whatever came before this run is over, and which days this agent is in on is judged
-            self._store.replace(self._snapshot(*self._last))
-            bookings = ()
-        if state in (AgentState.JOINED, AgentState.RUNNING):
-            seed = self._seed if joined else b""
-            entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
-            self._store.append(encode_entry(entry))
-        else:
+        if state not in (AgentState.JOINED, AgentState.RUNNING):
             self._store.replace(self._snapshot(data, replies))
+            return
+        seed = b""
+        if state is AgentState.JOINED:  # what came before this run is over, and on which days this agent is in judged
+            self._store.replace(self._snapshot(*self._last))
+            seed, bookings = self._seed, ()
+        entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
+        self._store.append(encode_entry(entry))
 
     def _keep_serial(self, known: int) -> None:
         """Write down the number of a newer roster that came with nothing this agent accepts."""
@@ -188,20 +189,19 @@ class Agent:
     def _snapshot(self, seen: bytes, replies: list[bytes]) -> bytes:
         return encode_snapshot(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
 
-    def _resume(self, saved: bytes | None, journal: list[bytes]) -> None:
+    def _resume(self, store: Store) -> None:
         """Take up where the store ends, by playing the messages of the unfinished run again."""
+        saved, journal = store.read()
         if saved is None:
             saved = self._snapshot(b"", [])
-            if self._store is not None:
-                self._store.replace(saved)
-        snapshot = decode_snapshot(saved)
+            store.replace(saved)
+        snapshot, entries = decode_snapshot(saved), [decode_entry(data) for data in journal]
         if snapshot.identity != self._identity.public:
             raise UsageError(f"the state given to agent {self.name} is another agent's: give it its own folder")
         self.own = replace(self.own, memory=snapshot.memory)
         self._last = (snapshot.seen, list(snapshot.replies))
-        entries = [entry for entry in map(decode_entry, journal) if entry.message]
-        snapshot.memory.serial = newest_serial(saved, journal)
-        if entries and not self._play(entries):
+        snapshot.memory.serial = newest_serial(snapshot.memory, entries)
+        if not self._play([entry for entry in entries if entry.message]):
             memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
             memory.serial = self.own.memory.serial
             for entry in entries:
@@ -232,23 +232,21 @@ class Agent:
             return ANY_MESSAGE
         if self.part is not None:
             return max(ANNOUNCEMENT, self.part.largest())
-        if self.state is AgentState.JOINED and self._announce is not None:
-            days = len(plan_days(self._announce.plan))
-            return ANNOUNCEMENT + (129 + days // 8) * len(self.roster)
+        if self.state is AgentState.JOINED:
+            return ANNOUNCEMENT + (129 + day_count(self._announce.plan) // 8) * len(self.roster)
         return ANNOUNCEMENT
 
     def _join(self, message: ToAgent) -> list[Message]:
         """(waiting, Announce): say on which days this agent is in."""
         announce = expect(message, Announce)
-        under_way = self._announce if self.state is AgentState.RUNNING else None  # while joined, nothing has left yet
-        if under_way is not None and announce.attempt <= under_way.attempt:
+        under_way = self.state is AgentState.RUNNING  # while joined, nothing has left yet
+        if under_way and announce.attempt <= self._announce.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
         self._find_roster(announce.roster)
         self._leave(AgentState.WAITING)  # a run of which no end was heard is over when another begins
         self._choice = self._owner()
         verdict = self._verdict(announce.plan)
-        self._announce = announce
-        self._seed = self._random_bytes(32)
+        self._announce, self._seed = announce, self._random_bytes(32)
         ready, self._exchange = make_ready(self._identity, announce, self._seed, verdict)
         self.state = AgentState.JOINED
         return [ready]
@@ -277,10 +275,12 @@ class Agent:
         if reason is not None and not 0 < day_count(plan) <= MOST_DAYS:
             raise RunAborted(reason)  # too many days to answer one by one, or none
         if reason is not None:
-            return Verdict(np.zeros(len(plan_days(plan)), dtype=bool), reason)
-        self._read_on(plan)
-        if isinstance(plan, Plan) and plan.protocol != "blind":
-            return Verdict(np.ones(len(plan_days(plan)), dtype=bool), "")
+            return Verdict(np.zeros(day_count(plan), dtype=bool), reason)
+        known = self.own.readings.time  # read on before a run; within it readings stay as they are
+        if self._renew is not None and (len(known) == 0 or last_row(plan) > known[-1]):
+            self.own = replace(self.own, readings=self._renew())
+        if not REGISTRY[plan.protocol].account:
+            return Verdict(np.ones(day_count(plan), dtype=bool), "")
         owners = self.roster.owners()
         totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
         fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""
@@ -290,27 +290,18 @@ class Agent:
     def _reason_to_stay_out(self, plan: AnyPlan) -> str | None:
         rules, memory = self.own.rules, self.own.memory
         if isinstance(plan, Collect):
-            return rules.refuses_collecting(plan, memory.fits.get(plan.fit))
-        if (reason := rules.refuses(plan)) is not None:
+            return refuses(rules, plan, memory.fits.get(plan.fit))
+        if (reason := refuses(rules, plan)) is not None:
             return reason
         if self._find_weather is not None:
             self.own = replace(self.own, weather=self._find_weather(plan))
-        rows = window(plan)
-        if plan.weather != self.own.weather.hash(int(rows[0]), int(rows[-1])):
+        if plan.weather != self.own.weather.hash(plan.start, last_row(plan)):
             return "the plan's weather is not this agent's: publish the rows that the enrolment authority signed"
         return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
-
-    def _read_on(self, plan: AnyPlan) -> None:
-        """Read on where a plan asks for later rows than this agent has. Within a run its readings stay as they are."""
-        known = self.own.readings.time
-        if self._renew is not None and (len(known) == 0 or window(plan)[-1] > known[-1]):
-            self.own = replace(self.own, readings=self._renew())
 
     def _agree(self, message: ToAgent) -> list[Message]:
         """(joined, Keys): check the company and everybody's keys, make the masks, begin the protocol."""
         try:
-            if self._announce is None:
-                raise PeerError("no run was announced: ignored")
             run = begin_run(self._announce, self.roster, expect(message, Keys))
             place = place_of(self._identity.public, run.members)
             if place is None:
@@ -331,7 +322,7 @@ class Agent:
 
     def _run(self, message: ToAgent) -> list[Message]:
         """(running, …): the protocol's own table."""
-        if self.part is None or isinstance(message, Announce | Keys) or message.run != self.part.session.run.id:
+        if self.part is None or not isinstance(message, RunMessage) or message.run != self.part.session.run.id:
             raise PeerError("message of another run: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
@@ -341,7 +332,7 @@ class Agent:
 
     def _stop(self, message: ToAgent) -> list[Message]:
         """(…, Abort): forget the run."""
-        known = {announce_hash(self._announce)} if self._announce is not None else set()
+        known = {announce_hash(self._announce)}
         if self.part is not None:
             known.add(self.part.session.run.id)
         if expect(message, Abort).run not in known:
@@ -361,7 +352,7 @@ class Agent:
         """The run is over for this agent; what it learned for later runs stays."""
         if self.part is not None:
             self.part.remember()
-        self.state, self.part, self._announce = state, None, None
+        self.state, self.part = state, None
 
     TRANSITIONS: dict[tuple[AgentState, type], Callable[["Agent", ToAgent], list[Message]]] = {
         (AgentState.WAITING, Announce): _join,

@@ -5,7 +5,7 @@ Rule 2: a message that does not belong here changes nothing and raises PeerError
         for one step end the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from atdm.crypto.keys import digest
@@ -22,6 +22,7 @@ from atdm.protocol.messages import (
     Ready,
     Refuse,
     Release,
+    RunMessage,
     Seal,
     Secrets,
     ToAggregator,
@@ -72,6 +73,7 @@ class Aggregator:
         self.refusals: dict[int, str] = {}  # of those that could not answer, or ended the run
         self._announce = Announce(plan=plan, roster=roster.hash(), attempt=attempt)
         self._weather, self._choose, self._least = weather, choose, least
+        self._company: Sequence[int] = range(len(roster))  # places in the roster: of everybody until it is chosen
         self._place: dict[int, int] = {}  # in the roster → in the company
         self._seen: dict[int, bytes] = {}  # hash of the last message of each agent
 
@@ -85,14 +87,10 @@ class Aggregator:
 
     def out(self) -> dict[str, str]:
         """Who is not in the company, and why, in the agents' own fixed words."""
-        inside = {member.name for member in self.members} if self.run is not None else set()
-        return {
-            member.name: (one_line(self.answers[i].reason) or "left out")
-            if i in self.answers
-            else self.refusals.get(i, "no answer")
-            for i, member in enumerate(self.roster.members)
-            if member.name not in inside
-        }
+        said = {i: one_line(ready.reason) or "left out" for i, ready in self.answers.items()}
+        why = {**self.refusals, **said}
+        outside = [i for i in range(len(self.roster)) if i not in self._place]
+        return {self.roster.members[i].name: why.get(i, "no answer") for i in outside}
 
     def start(self) -> list[Outgoing]:
         return [Outgoing(None, encode(self._announce))]
@@ -119,26 +117,17 @@ class Aggregator:
 
     def _addressed(self, out: list[Outgoing]) -> list[Outgoing]:
         """A desk speaks of places in the company; the transport knows those of the roster."""
-        addressed: list[Outgoing] = []
-        if not out:  # as after most messages: a desk waits for everybody's
-            return addressed
-        places = sorted(self._place)
-        for to, data in out:
-            if to is not None:
-                addressed.append(Outgoing(places[to], data))
-            elif len(places) == len(self.roster):
-                addressed.append(Outgoing(None, data))
-            else:
-                addressed += [Outgoing(place, data) for place in places]
-        return addressed
+        everybody = [None] if len(self._company) == len(self.roster) else self._company
+        return [
+            Outgoing(place, data) for to, data in out for place in (everybody if to is None else [self._company[to]])
+        ]
 
     def abort(self, reason: str) -> list[Outgoing]:
         """End the run without a result and tell everybody."""
         self.state = AggregatorState.ABORTED
         self.reasons.append(reason)
         run = self.run.id if self.run else announce_hash(self._announce)
-        message = [Outgoing(None, encode(Abort(run=run, reason=reason)))]
-        return self._addressed(message) if self._place else message
+        return self._addressed([Outgoing(None, encode(Abort(run=run, reason=reason)))])
 
     def _gather(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(gathering, Ready): one more answer; when all are here, the company is chosen."""
@@ -147,53 +136,43 @@ class Aggregator:
             raise RunAborted(f"agent {self.roster.members[sender].name} sent two different keys for one run")
         check_ready(self.roster.members[sender], self._announce, ready)
         self.answers[sender] = ready
-        return self._begin() if self._all_heard() else []
+        return self._close_if_all_are_heard()
 
     def _stays_out(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(gathering, Refuse): an agent that cannot answer, for instance because its file cannot be read."""
         self.refusals[sender] = one_line(expect(message, Refuse).reason)
-        return self._begin() if self._all_heard() else []
-
-    def _all_heard(self) -> bool:
-        return len(self.answers.keys() | self.refusals.keys()) == len(self.roster)
+        return self._close_if_all_are_heard()
 
     def ignored(self, sender: int) -> list[Outgoing]:
         """An agent that did not take the announcement is out; its own output says why."""
         self.refusals[sender] = "ignored the announcement: its own output says why"
-        return self._tried() if self.state is AggregatorState.GATHERING and self._all_heard() else []
+        return self._close_if_all_are_heard() if self.state is AggregatorState.GATHERING else []
+
+    def _close_if_all_are_heard(self) -> list[Outgoing]:
+        return self.close() if len(self.answers.keys() | self.refusals.keys()) == len(self.roster) else []
 
     def close(self) -> list[Outgoing]:
-        """Wait no longer: who has not answered is out."""
-        return self._tried()
-
-    def _tried(self) -> list[Outgoing]:
-        try:
-            return self._begin()
-        except RunAborted as error:
-            return self.abort(str(error))
-
-    def _begin(self) -> list[Outgoing]:
+        """Choose the company and begin; wait no longer: who has not answered is out."""
         count = day_count(self._announce.plan)
         answers = {place: flags(ready.days, count) for place, ready in self.answers.items()}
         try:
             company, days = self._choose(answers, self.roster, self._least)
+            keys = make_keys(self.roster, bits(days), {place: self.answers[place] for place in company})
+            self.run = begin_run(self._announce, self.roster, keys)
+        except PeerError as error:  # each is signed, together they are no run
+            return self.abort(str(error))
         except RunAborted as error:
             said = {one_line(ready.reason) for ready in self.answers.values() if ready.reason}
             reasons = sorted(said | set(self.refusals.values()))
-            raise RunAborted(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error)) from None
-        keys = make_keys(self.roster, bits(days), {place: self.answers[place] for place in company})
-        try:
-            self.run = begin_run(self._announce, self.roster, keys)
-        except PeerError as error:  # each is signed, together they are no run
-            raise RunAborted(str(error)) from None
-        self._place = {place: i for i, place in enumerate(company)}
+            return self.abort(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error))
+        self._company, self._place = company, {place: i for i, place in enumerate(company)}
         self.desk = self._desk(self.run, self._weather, self.notebook)
         self.state = AggregatorState.RUNNING
         return self._addressed([Outgoing(None, encode(keys)), *self.desk.begin()])
 
     def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
         """(running, …): the protocol's desk."""
-        if self.desk is None or isinstance(message, Ready | Refuse) or message.run != self.desk.run.id:
+        if self.desk is None or not isinstance(message, RunMessage) or message.run != self.desk.run.id:
             raise PeerError("message of another run: ignored")
         if sender not in self._place:
             raise PeerError(f"message of {self.roster.members[sender].name}, who is not in the company: ignored")

@@ -14,11 +14,10 @@ Rule 3: the context hashes the offers as received; agents that were shown differ
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atdm.crypto import ring
 from atdm.crypto.keys import derive, digest
@@ -30,32 +29,21 @@ from atdm.protocol.account import MOST_ASKINGS, Shown
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
 from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import (
-    Finished,
-    Masked,
-    Message,
-    ToAgent,
-    ToAggregator,
-    Total,
-    encode,
-    expect,
-)  # fmt: skip
+from atdm.protocol.messages import Finished, Masked, Message, ToAgent, ToAggregator, Total, encode, expect
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.readings import Weather, positions
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
-from atdm.types import FloatArray, IntArray
+from atdm.types import BoolArray, FloatArray, IntArray
 
-
-class Phase(StrEnum):
-    """Which message of its own an agent sent last."""
-
-    OFFER = "offer"
-    SHOW = "show"
+Phase = Literal["offer", "show"]  # which message of its own an agent sent last
 
 
 class CollectPart(Part):
     """The agent's side."""
+
+    phase: Phase
+    layout: Layout  # of what it sent last
 
     def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
@@ -68,18 +56,18 @@ class CollectPart(Part):
         self._random = Stream(derive(session.seed, "words of rows not given"))
         self.readings = own.sendable(run)
         at = positions(self.readings.time, self.times)
-        self.given: NDArray[np.bool_] = (at >= 0) & (account.asked(self.times) < MOST_ASKINGS)
+        self.given: BoolArray = (at >= 0) & (account.asked(self.times) < MOST_ASKINGS)
         self.readings = self.readings.at(at[self.given])
 
     def begin(self) -> list[Message]:
         """Zero for a row this agent can give, a random word for one it cannot."""
-        return self._send(Phase.OFFER, offer_layout(len(self.times)), {}, ~self.given)
+        return self._send("offer", offer_layout(len(self.times)), {}, ~self.given)
 
     def receive(self, message: ToAgent) -> list[Message]:
         if isinstance(message, Finished):
             self.finished = True
             return []
-        if self.phase is Phase.SHOW:
+        if self.phase == "show":
             raise PeerError(f"{type(message).__name__} where Finished was expected: ignored")
         total = expect(message, Total)
         if total.step != self.step:
@@ -93,7 +81,7 @@ class CollectPart(Part):
         self.step += 1
         return self._show(everybody)
 
-    def _show(self, everybody: NDArray[np.bool_]) -> list[Message]:
+    def _show(self, everybody: BoolArray) -> list[Message]:
         """This agent's part of state and load on the rows that everybody offered."""
         if not everybody.any():
             raise RunAborted("no row was offered by everybody: ask again when there are new readings")
@@ -109,11 +97,9 @@ class CollectPart(Part):
         load[self.given] = readings.load
         layout = show_layout(run.agents, int(everybody.sum()), self.fit is None)
         values = {"state": state[everybody], "load": load[everybody]}
-        return self._send(Phase.SHOW, layout, values, np.tile(~self.given[everybody], 2))
+        return self._send("show", layout, values, np.tile(~self.given[everybody], 2))
 
-    def _send(
-        self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: NDArray[np.bool_]
-    ) -> list[Message]:
+    def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: BoolArray) -> list[Message]:
         """encode → random words where a row is not given → pairwise masks."""
         self.phase, self.layout = phase, layout
         nonce = sum_nonce(self.context, phase, layout)
@@ -123,7 +109,7 @@ class CollectPart(Part):
         return [Masked(run=self.session.run.id, step=self.step, phase=phase, words=ring.to_bytes(words))]
 
     def largest(self) -> int:
-        return WORD_BYTES * self.layout.words if self.phase is Phase.OFFER else 0
+        return WORD_BYTES * self.layout.words if self.phase == "offer" else 0
 
 
 @lru_cache(maxsize=8)
@@ -140,12 +126,12 @@ def show_layout(agents: int, rows: int, equal: bool) -> Layout:
     ))  # fmt: skip
 
 
-def opened_offer(data: bytes, rows: int, agents: int) -> NDArray[np.bool_]:
+def opened_offer(data: bytes, rows: int, agents: int) -> BoolArray:
     """For each row whether everybody offered it: the sum of their words is zero then, and else random."""
     layout = offer_layout(rows)
     total = ring.from_bytes(data, layout.words)
     layout.decode(total, agents)  # the count word
-    everybody: NDArray[np.bool_] = total[:-1] == 0
+    everybody: BoolArray = total[:-1] == 0
     return everybody
 
 
@@ -167,12 +153,7 @@ class CollectDesk(Desk):
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
         self._pile = RunningTotal(run.agents, 0)
-        self._rows: IntArray | None = None  # that everybody offered, once they did
-
-    @property
-    def offered(self) -> IntArray:
-        """Rows that everybody offered: from here on their days belong to this company, whether or not they open."""
-        return np.empty(0, dtype=np.int64) if self._rows is None else self._rows
+        self.offered: IntArray = np.empty(0, dtype=np.int64)  # by everybody: their days belong to this company now
 
     def largest(self) -> int:
         return WORD_BYTES * (2 * len(self.run.rows()) + 1)
@@ -183,7 +164,7 @@ class CollectDesk(Desk):
             return []
         pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
         try:
-            return self._offered(pile) if self._rows is None else self._open(pile, self._rows)
+            return self._offered(pile) if pile.step == 0 else self._open(pile)
         except PeerError:
             raise RunAborted("the rows do not open: a participant altered a sum, or was shown another run") from None
 
@@ -191,20 +172,20 @@ class CollectDesk(Desk):
         times, words = self.run.rows(), ring.to_bytes(pile.total)
         everybody = opened_offer(words, len(times), self.run.agents)
         self.notebook.write("scalars", everybody, "offered")
-        self._rows = times[everybody]
-        if not len(self._rows):
-            return self._finish(Collected(self._rows, np.empty(0), np.empty(0)))
+        self.offered = times[everybody]
+        if not len(self.offered):
+            return self._finish(Collected(self.offered, np.empty(0), np.empty(0)))
         self.leaving = True
         return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
 
-    def _open(self, pile: RunningTotal, rows: IntArray) -> list[Outgoing]:
+    def _open(self, pile: RunningTotal) -> list[Outgoing]:
         equal = self.run.collect.weights == "equal"
-        layout = show_layout(self.run.agents, len(rows), equal)
+        layout = show_layout(self.run.agents, len(self.offered), equal)
         if len(pile.total) != layout.words:
             raise PeerError("rows of an impossible length")
         values = layout.decode(pile.total, self.run.agents)
         state = values["state"] / self.run.agents if equal else values["state"]
-        collected = Collected(rows, state + REFERENCE_TEMP, values["load"])
+        collected = Collected(self.offered, state + REFERENCE_TEMP, values["load"])
         self.notebook.write("load total", collected.load)
         self.notebook.write("state", collected.state)
         return self._finish(collected)

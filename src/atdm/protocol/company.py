@@ -22,11 +22,11 @@ from atdm.data.limits import INDOOR_C, LOAD_KW
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.options import OwnerChoice
-from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day
+from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day, last_row
 from atdm.protocol.readings import Readings, window
 from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Roster, owners_of
-from atdm.protocol.rules import Rules
+from atdm.protocol.rules import Rules, least_owners
 from atdm.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
@@ -51,11 +51,6 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def plan_days(plan: AnyPlan) -> IntArray:
-    """UTC days of a plan's window."""
-    return first_day(plan) + np.arange(day_count(plan), dtype=np.int64)
-
-
 def judge(
     plan: AnyPlan,
     readings: Readings,
@@ -70,26 +65,25 @@ def judge(
     totals: those the plan may ask for, and the most over a day; fit: the one whose weights are meant; since: the first
     day this agent's key may give.
     """
-    days = plan_days(plan)
     inside: list[int] = []
     outside: list[int] = []
-    reasons: list[str] = []
-    verdict = np.zeros(len(days), dtype=bool)
-    last, sound = plan.start + (plan.length - 1) * plan.step_seconds, possible(readings)
-    for i, day in enumerate(days.tolist()):
+    reason = ""  # of the first day it is out on
+    verdict = np.zeros(day_count(plan), dtype=bool)
+    sound = possible(readings)
+    for i, day in enumerate(range(first_day(plan), first_day(plan) + day_count(plan))):
         refused = account.refuses(plan, day, *totals, fit) if day >= since else TOO_EARLY
         known = account.days.get(day)
         judged = known.judged if known is not None else None
         if judged is None and len(readings.time) and readings.time[-1] >= max(day * DAY, plan.start):
-            until = min(last, (day + 1) * DAY - 1)
+            until = min(last_row(plan), (day + 1) * DAY - 1)
             judged = _has_enough(readings, sound, day, until, plan.step_seconds, rules.day_share)
             (inside if judged else outside).append(day)
-        if refused is not None or not judged:
-            reasons.append(refused or (NOT_YET if judged is None else TOO_FEW))
         verdict[i] = refused is None and bool(judged)
+        if not verdict[i]:
+            reason = reason or refused or (NOT_YET if judged is None else TOO_FEW)
     if inside or outside:
         account.book(Judged(tuple(inside), tuple(outside)))
-    return Verdict(verdict, reasons[0] if reasons else "")
+    return Verdict(verdict, reason)
 
 
 def _has_enough(readings: Readings, sound: BoolArray, day: int, last: int, step: int, share: float) -> bool:
@@ -145,19 +139,14 @@ def days_asked(plan: Collect) -> BoolArray:
 
 
 def owners_needed(roster: Roster, least: int) -> int:
-    """For a company, as people are told it."""
+    """For a company (Rule 3)."""
     part, whole = OWNERS_SHARE
     return max(least, -(-part * roster.owners() // whole))
 
 
-def large_enough(owners: int, roster: Roster, least: int) -> bool:
-    part, whole = OWNERS_SHARE
-    return owners >= least and whole * owners >= part * roster.owners()
-
-
 def check_company(run: "Run", roster: Roster, account: Account, rules: Rules) -> None:
     """An agent's own look at the company that the aggregator named."""
-    if not large_enough(run.owners, roster, rules.least(run.announced.protocol)):
+    if run.owners < owners_needed(roster, least_owners(rules, run.announced.protocol)):
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
     if min(run.days) < run.since:
         raise RunAborted("a member of the company was enrolled later than a day of the run")
@@ -185,7 +174,7 @@ def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], Boo
         won_back = (out & (out.sum(axis=0) == 1)).sum(axis=1)  # days that are lost for this home alone
         worst = min(range(len(company)), key=lambda i: (-won_back[i], -out[i].sum(), company[i]))
         del company[worst]
-    if not large_enough(owners_of([roster.members[place] for place in company]), roster, least):
+    if owners_of([roster.members[place] for place in company]) < owners_needed(roster, least):
         raise RunAborted(
             f"{len(answers)} of {len(roster)} agents answered and {len(company)} are in on the same days: a company "
             f"needs {least} owners and two thirds of the roster; wait for more, or choose other days"

@@ -16,14 +16,20 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
     """Base of all messages; the tag on the wire is the class name."""
 
 
+class RunMessage(Message, frozen=True):
+    run: bytes  # its id
+
+
+class StepMessage(RunMessage, frozen=True):
+    step: int  # its place in the run
+
+
 # Both ways
 
 
-class Seal(Message, frozen=True):
+class Seal(StepMessage, frozen=True):
     """The numbers that are to be released, from the leader to the other agents of `blind`, under a key of the group."""
 
-    run: bytes
-    step: int
     box: bytes
 
 
@@ -50,48 +56,38 @@ class Keys(Message, frozen=True):
     signatures: bytes
 
 
-class Secret(Message, frozen=True):
+class Secret(RunMessage, frozen=True):
     """The group secret as the leader sealed it for one agent."""
 
-    run: bytes
     box: bytes
 
 
-class Total(Message, frozen=True):
+class Total(StepMessage, frozen=True):
     """The sum of everybody's masked words of one step."""
 
-    run: bytes
-    step: int
     words: bytes
 
 
-class Ask(Message, frozen=True):
+class Ask(StepMessage, frozen=True):
     """The next sum the aggregator wants to open (`paper`, `moments`), with the numbers it depends on."""
 
-    run: bytes
-    step: int
     what: str
     values: bytes  # float64, little-endian
 
 
-class Receipts(Message, frozen=True):
+class Receipts(StepMessage, frozen=True):
     """The tags with which an agent's neighbours say that they sent their part of this step."""
 
-    run: bytes
-    step: int
     tags: bytes
 
 
-class Finished(Message, frozen=True):
+class Finished(RunMessage, frozen=True):
     """The run is over; keys can be forgotten."""
 
-    run: bytes
 
+class Abort(RunMessage, frozen=True):
+    """The run ended without a result; one that has no id yet goes by the hash of its announcement."""
 
-class Abort(Message, frozen=True):
-    """The run ended without a result."""
-
-    run: bytes  # its id, or the hash of its announcement while it has none
     reason: str
 
 
@@ -109,48 +105,39 @@ class Ready(Message, frozen=True):
     signature: bytes
 
 
-class Secrets(Message, frozen=True):
+class Secrets(RunMessage, frozen=True):
     """From the leader, the first member: the group secret sealed for each of the others, in order."""
 
-    run: bytes
     boxes: bytes
 
 
-class Masked(Message, frozen=True):
+class Masked(StepMessage, frozen=True):
     """An agent's masked words of one step; in opened sums also a tag for each neighbour."""
 
-    run: bytes
-    step: int
     phase: str
     words: bytes
     tags: bytes = b""
 
 
-class Release(Message, frozen=True):
+class Release(StepMessage, frozen=True):
     """An agent's masked part of the key to the leader's box, and its word for the numbers in it: a hash under its
     signature, not summed, because whatever is summed can be corrected by one liar."""
 
-    run: bytes
-    step: int
     words: bytes
     hash: bytes
     signature: bytes
     box: bytes = b""  # the leader's: the released numbers, h and s
 
 
-class Consent(Message, frozen=True):
+class Consent(StepMessage, frozen=True):
     """The seed of an agent's self mask, sent once it has seen all neighbours' receipts."""
 
-    run: bytes
-    step: int
     seed: bytes
 
 
-class Answer(Message, frozen=True):
+class Answer(StepMessage, frozen=True):
     """Numbers an agent returns in the clear (`paper`: its weight)."""
 
-    run: bytes
-    step: int
     values: bytes
 
 
@@ -164,8 +151,8 @@ ToAgent = Announce | Keys | Secret | Seal | Total | Ask | Receipts | Finished | 
 ToAggregator = Ready | Secrets | Seal | Masked | Release | Consent | Answer | Refuse
 
 OVERHEAD = 4096  # bytes beyond the packed arrays: tags, names, plan
-_to_agent = msgspec.msgpack.Decoder(ToAgent)
-_to_aggregator = msgspec.msgpack.Decoder(ToAggregator)
+_to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
+_to_aggregator: msgspec.msgpack.Decoder[ToAggregator] = msgspec.msgpack.Decoder(ToAggregator)
 _encoder = msgspec.msgpack.Encoder()
 M = TypeVar("M")
 
@@ -175,13 +162,11 @@ def encode(message: Message) -> bytes:
 
 
 def decode_to_agent(data: bytes, limit: int) -> ToAgent:
-    message: ToAgent = _decode(_to_agent, data, limit)
-    return message
+    return _decode(_to_agent, data, limit)
 
 
 def decode_to_aggregator(data: bytes, limit: int) -> ToAggregator:
-    message: ToAggregator = _decode(_to_aggregator, data, limit)
-    return message
+    return _decode(_to_aggregator, data, limit)
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[M]", data: bytes, limit: int) -> M:

@@ -5,18 +5,14 @@ agent i computes ξ_i = x_i·w + b itself. Offered for comparison, and where the
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Status, advance, descend, sp1, start
-from atdm.kernel.design import REFERENCE_TEMP, Design
-from atdm.kernel.estimate import complete
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, sp1, start
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.moments import Clipped, Moments
-from atdm.protocol.desk import Outcome
-from atdm.protocol.opened import TEMP_BOUND, OpenDesk, OpenPart, Script, Sum
-from atdm.protocol.readings import public_inputs
+from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
 from atdm.types import FloatArray
 
@@ -42,7 +38,7 @@ NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))
 
 
 class MomentsPart(OpenPart):
-    def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+    def contribute(self, what: str, numbers: FloatArray) -> Share:
         if what == "moments":
             upper = np.triu_indices(len(self.x))
             values = {"second": np.outer(self.x, self.x)[upper], "first": self.x}
@@ -58,46 +54,32 @@ class MomentsPart(OpenPart):
 
 
 class MomentsDesk(OpenDesk):
-    def script(self) -> Script:
-        plan, agents = self.run.plan, self.run.agents
-        kept, load = yield from self.public_rows()
-        inputs = public_inputs(plan, kept, load, self.weather)
-        design = Design.build(inputs, plan.order, minimum_norm=plan.minimum_norm)
-
-        sums = yield Sum("moments", moments_layout(agents, len(kept)), np.empty(0))
-        second = np.zeros((len(kept), len(kept)))
-        second[np.triu_indices(len(kept))] = sums["second"]
+    def find(self, design: Design, inputs: Inputs) -> Found:
+        plan, agents, rows = self.run.plan, self.run.agents, len(inputs.load)
+        sums = yield Question("moments", moments_layout(agents, rows))
+        second = np.zeros((rows, rows))
+        second[np.triu_indices(rows)] = sums["second"]
         second = second + np.triu(second, 1).T
         self.notebook.write("moments", second, "second")
         self.notebook.write("moments", sums["first"], "first")
-
         problem = Moments.build(design, plan.ridge, agents, second, sums["first"])
-        if plan.nonnegative == "exact":
-            descent, state, ridge = yield from self._exact(problem)
-        else:
-            descent, state, ridge = yield from self._free(problem)
-        estimate = complete(
-            design, inputs, alpha=descent.alpha, state=state + REFERENCE_TEMP, ridge=ridge,
-            iterations=descent.iterations, status=Status.CONVERGED if descent.converged else Status.NOT_CONVERGED,
-        )  # fmt: skip
-        return Outcome(estimate, load, kept, 0)
+        return (yield from self._exact(problem) if plan.nonnegative == "exact" else self._free(problem))
 
-    def _free(self, problem: Moments) -> Any:
+    def _free(self, problem: Moments) -> Found:
         """The whole descent offline; with "ridge" again for λ·1.1ᵏ until no agent counts its weight as negative."""
-        plan, k = self.run.plan, 0
-        while True:
+        plan = self.run.plan
+        for k in range(RIDGE_STEPS + 1):
             ridge = plan.ridge * RIDGE_GROWTH**k
             descent = descend(replace(problem, ridge=ridge), problem.equal(), plan.tolerance)
-            negative = (yield Sum("weights", NEGATIVE, descent.weights))["negative"]
+            negative = (yield Question("weights", NEGATIVE, descent.weights))["negative"]
             self.notebook.write("scalars", negative, "negative")
-            if plan.nonnegative != "ridge" or negative[0] == 0 or k == RIDGE_STEPS:
+            if plan.nonnegative != "ridge" or negative[0] == 0:
                 break
-            k += 1
         state = problem.state(descent.weights)
         self.notebook.write("state", state + REFERENCE_TEMP)
         return descent, state, ridge
 
-    def _exact(self, problem: Moments) -> Any:
+    def _exact(self, problem: Moments) -> Found:
         """ξ ≥ 0: every SP_II takes a few sums of clipped weights, which show the aggregator Σ x_i max(0, ξ_i)."""
         plan, ridge, design = self.run.plan, problem.ridge, problem.design
         descent, state, square = start(problem.equal()), problem.state(problem.equal()), 1.0 / problem.agents
@@ -106,7 +88,7 @@ class MomentsDesk(OpenDesk):
             f1, search = rss + ridge * square, Clipped(problem, alpha)
             while not search.done:
                 weights = search.weights
-                sums = yield Sum("clipped", clipped_layout(problem.agents, len(state)), weights)
+                sums = yield Question("clipped", clipped_layout(problem.agents, len(state)), weights)
                 state, (total, square) = sums["state"], sums["sums"]
                 self.notebook.write("state", state + REFERENCE_TEMP, "clipped")
                 search.step(state, float(total))

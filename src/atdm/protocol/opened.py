@@ -11,8 +11,7 @@ of answering it. Receipts are tags under pair keys: K² signatures a sum would c
 
 from abc import abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,9 @@ from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP
+from atdm.kernel.descent import Descent, Status
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
+from atdm.kernel.estimate import complete
 from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -39,11 +40,12 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import Plan
-from atdm.protocol.readings import Weather, positions, window
+from atdm.protocol.readings import Weather, positions, public_inputs, window
 from atdm.protocol.session import Run, Session, sum_nonce
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
-from atdm.types import FloatArray, IntArray, UInt64Array
+from atdm.types import FloatArray, IntArray
 
+Share = tuple[Layout, dict[str, FloatArray]]  # one agent's part of a sum
 LOAD_BOUND = 1e4  # kW of one agent
 TEMP_BOUND = 50.0  # K from the reference, of one agent
 FLOAT_MASK = 1e3  # masks="float": the size of the paper's real-valued masks, which the paper leaves open
@@ -73,12 +75,8 @@ class OpenPart(Part):
         return WORD_BYTES * (2 * self.plan.length + 4 * self.agents) + TAG_BYTES * self.agents
 
     @abstractmethod
-    def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
-        """This agent's part of a sum."""
-
-    def reply(self, what: str, numbers: FloatArray) -> FloatArray | None:
-        """Numbers returned in the clear, where the protocol asks for them."""
-        return None
+    def contribute(self, what: str, numbers: FloatArray) -> Share | FloatArray:
+        """This agent's part of a sum; or numbers in the clear, where the protocol asks for them."""
 
     def receive(self, message: ToAgent) -> list[Message]:
         if isinstance(message, Finished):
@@ -89,16 +87,14 @@ class OpenPart(Part):
         ask = expect(message, Ask)
         if ask.step != self.step or self._seed:
             raise PeerError(f"question of step {ask.step} at step {self.step}: ignored")
-        numbers = read_numbers(ask.values)
-        answer = self.reply(ask.what, numbers)
-        part = self._part_of(ask.what, numbers) if answer is None else None
+        answer = self._answer(ask.what, read_numbers(ask.values))
         self.context = digest("open context", self.context, encode(ask))  # not before the question is known to be one
-        if answer is not None:
-            self.step += 1
-            return [Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
-        return [self._mask(ask, *part)] if part is not None else []
+        if isinstance(answer, tuple):
+            return [self._mask(ask, *answer)]
+        self.step += 1
+        return [Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
 
-    def _part_of(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+    def _answer(self, what: str, numbers: FloatArray) -> Share | FloatArray:
         if what == "rows":
             missing = positions(self.own.readings.time, window(self.plan)) < 0
             return rows_layout(self.plan), {"missing": missing.astype(float)}
@@ -114,22 +110,19 @@ class OpenPart(Part):
         return self.contribute(what, numbers)
 
     def _mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
-        if self.plan.masks == "float":
-            return self._float_mask(ask, layout, values)
+        of_sum = sum_nonce(self.context, ask.what, layout)
+        if self.plan.masks == "float":  # the paper's own arithmetic, for the audit: real-valued masks, no modulus
+            plain = np.concatenate([values[block.name] for block in layout.blocks])
+            masked = plain + self.session.float_masks(len(plain), of_sum, FLOAT_MASK)
+            self._seed = b"none"
+            return Masked(run=ask.run, step=ask.step, phase=ask.what, words=masked.astype("<f8").tobytes())
         words = layout.encode(values)
         self._seed = derive(self.session.seed, "self mask", self.context)
         Stream(self._seed).add(words, self_nonce(ask.step))
-        self.session.mask(words, sum_nonce(self.context, ask.what, layout))
+        self.session.mask(words, of_sum)
         receipt, me = pack("receipt", self.context), self.session.index
         tags = b"".join(self.session.receipts(peer, me).tag(receipt) for peer in self.session.neighbours)
         return Masked(run=ask.run, step=ask.step, phase=ask.what, words=ring.to_bytes(words), tags=tags)
-
-    def _float_mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
-        """The paper's own arithmetic: real-valued masks, no modulus. For the audit."""
-        plain = np.concatenate([values[block.name] for block in layout.blocks])
-        masked = plain + self.session.float_masks(len(plain), sum_nonce(self.context, ask.what, layout), FLOAT_MASK)
-        self._seed = b"none"
-        return Masked(run=ask.run, step=ask.step, phase=ask.what, words=masked.astype("<f8").tobytes())
 
     def _consent(self, message: Receipts) -> list[Message]:
         if not self._seed or message.step != self.step:
@@ -164,46 +157,58 @@ def self_nonce(step: int) -> bytes:
     return nonce(b"self mask", step)
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A question whose answer is a sum over all agents."""
+class Question(NamedTuple):
+    """What the aggregator asks everybody, and the numbers it depends on."""
 
     what: str
-    layout: Layout
-    numbers: FloatArray
+    layout: Layout | None  # of the sum that answers it; None: everybody answers in the clear
+    numbers: FloatArray = np.empty(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Collect:
-    """A question everybody answers in the clear."""
-
-    what: str
-    numbers: FloatArray
-
-
-Script = Generator[Sum | Collect, Any, Outcome]
+Found = Generator[Question, Any, tuple[Descent, FloatArray, float]]  # … → descent, centred state, ridge
 
 
 class OpenDesk(Desk):
-    """The aggregator's side: runs the protocol's script, which asks for one sum after another."""
+    """The aggregator's side: a script that asks for one sum after another."""
+
+    states = 0  # aggregate states opened
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
         self._step = -1
         self._graph = run.graph()
         self._neighbours = [self._graph.neighbours(agent) for agent in range(run.agents)]
-        self._place = [{peer: at for at, peer in enumerate(peers)} for peers in self._neighbours]
 
     @abstractmethod
-    def script(self) -> Script:
-        """The aggregator's algorithm, top to bottom."""
+    def find(self, design: Design, inputs: Inputs) -> Found:
+        """The protocol's algorithm, from the rows and the load that everybody knows to the aggregate state."""
+
+    def script(self) -> Generator[Question, Any, Outcome]:
+        plan, agents = self.run.plan, self.run.agents
+        missing = np.rint((yield Question("rows", rows_layout(plan)))["missing"])  # exact but for float masks
+        self.notebook.write("scalars", missing, "missing")
+        kept = window(plan)[missing == 0]
+        if len(kept) <= plan.order:
+            raise RunAborted(f"only {len(kept)} rows have readings from every agent: choose another window")
+        load = (yield Question("load", load_layout(agents, len(kept)), missing))["load"]
+        self.notebook.write("load total", load)
+
+        inputs = public_inputs(plan, kept, load, self.weather)
+        design = Design.build(inputs, plan.order, minimum_norm=plan.minimum_norm)
+        found, state, ridge = yield from self.find(design, inputs)
+        estimate = complete(
+            design, inputs, alpha=found.alpha, state=state + REFERENCE_TEMP, ridge=ridge, iterations=found.iterations,
+            status=Status.CONVERGED if found.converged else Status.NOT_CONVERGED,
+        )  # fmt: skip
+        return Outcome(estimate, load, kept, self.states)
 
     def begin(self) -> list[Outgoing]:
         self._script = self.script()
         return self._go_on(None)
 
     def largest(self) -> int:
-        words = self._question.layout.words if isinstance(self._question, Sum) else self.run.agents
+        layout = self._question.layout
+        words = layout.words if layout is not None else self.run.agents
         return WORD_BYTES * words + TAG_BYTES * self.run.agents
 
     def _go_on(self, answer: Any) -> list[Outgoing]:
@@ -216,15 +221,12 @@ class OpenDesk(Desk):
             raise RunAborted("the totals do not determine the model: use a longer window or a larger ridge") from None
         self._step += 1
         self._pile = RunningTotal(self.run.agents, self._step)
-        self._tags: dict[int, bytes] = {}
+        self._tags: dict[int, dict[int, bytes]] = {}  # of each agent, for its neighbours
         self._seeds: dict[int, bytes] = {}
         self._answers: dict[int, FloatArray] = {}
-        ask = Ask(
-            run=self.run.id,
-            step=self._step,
-            what=self._question.what,
-            values=np.asarray(self._question.numbers, dtype="<f8").tobytes(),
-        )
+        self._float_total = np.zeros(1)
+        values = self._question.numbers.astype("<f8").tobytes()
+        ask = Ask(run=self.run.id, step=self._step, what=self._question.what, values=values)
         return [Outgoing(None, encode(ask))]
 
     def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
@@ -233,7 +235,7 @@ class OpenDesk(Desk):
         if isinstance(message, Consent):
             return self._open(sender, message)
         answer = expect(message, Answer)
-        if answer.step != self._step or not isinstance(self._question, Collect):
+        if answer.step != self._step or self._question.layout is not None:
             raise PeerError("answer to another question: ignored")
         if sender in self._answers:
             raise RunAborted("an agent sent two different answers to one question")
@@ -246,63 +248,41 @@ class OpenDesk(Desk):
         return self._go_on([self._answers[i] for i in range(self.run.agents)])
 
     def _add(self, sender: int, message: Masked) -> list[Outgoing]:
-        if not isinstance(self._question, Sum):
+        if self._question.layout is None:
             raise PeerError("words of another question: ignored")
         floats = self.run.plan.masks == "float"
         expected = (self._question.layout.words - floats) * WORD_BYTES
         if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
             raise PeerError(f"an agent sent {len(message.words)} bytes where {expected} are expected: ignored")
-        complete = self._pile.add(sender, message.step, message.phase, message.words)
+        everybody = self._pile.add(sender, message.step, message.phase, message.words)
         if floats:
-            self._float_total = getattr(self, "_float_total", 0.0) + np.frombuffer(message.words, dtype="<f8")
-        self._tags[sender] = message.tags
-        if not complete:
-            return []
-        return [
-            Outgoing(i, encode(Receipts(run=self.run.id, step=self._step, tags=self._receipts_for(i))))
-            for i in range(self.run.agents)
-        ]
+            self._float_total = self._float_total + np.frombuffer(message.words, dtype="<f8")
+        tags = (message.tags[at : at + TAG_BYTES] for at in range(0, len(message.tags), TAG_BYTES))
+        self._tags[sender] = dict(zip(self._neighbours[sender], tags, strict=not floats))
+        return [self._receipts_for(i) for i in range(self.run.agents)] if everybody else []
 
-    def _receipts_for(self, agent: int) -> bytes:
-        parts = []
-        for peer in self._neighbours[agent]:
-            at = self._place[peer][agent] * TAG_BYTES
-            parts.append(self._tags[peer][at : at + TAG_BYTES])
-        return b"".join(parts)
+    def _receipts_for(self, agent: int) -> Outgoing:
+        tags = b"".join(self._tags[peer].get(agent, b"") for peer in self._neighbours[agent])
+        return Outgoing(agent, encode(Receipts(run=self.run.id, step=self._step, tags=tags)))
 
     def _open(self, sender: int, message: Consent) -> list[Outgoing]:
-        if message.step != self._step or len(self._tags) < self.run.agents:
+        layout = self._question.layout
+        if layout is None or message.step != self._step or len(self._tags) < self.run.agents:
             raise PeerError("consent to another question: ignored")
         if sender in self._seeds:
             raise RunAborted("an agent sent two different consents")
         if self.run.plan.masks == "ring" and len(message.seed) != KEY_BYTES:
             raise RunAborted(f"an agent consented with {len(message.seed)} bytes, which are no seed: no total")
         self._seeds[sender] = message.seed
-        if len(self._seeds) < self.run.agents or not isinstance(self._question, Sum):
+        if len(self._seeds) < self.run.agents:
             return []
-        layout = self._question.layout
         if self.run.plan.masks == "float":
-            total, self._float_total = self._float_total, 0.0
-            sizes = np.cumsum([block.size for block in layout.blocks])[:-1]
-            split = np.split(np.asarray(total), sizes)
-            return self._go_on({block.name: part for block, part in zip(layout.blocks, split, strict=True)})
-        total_words: UInt64Array = self._pile.total
+            parts = np.split(self._float_total, np.cumsum([block.size for block in layout.blocks])[:-1])
+            return self._go_on({block.name: part for block, part in zip(layout.blocks, parts, strict=True)})
         try:
             for seed in self._seeds.values():
-                Stream(seed).subtract(total_words, self_nonce(self._step))
-            values = layout.decode(total_words, self.run.agents)
+                Stream(seed).subtract(self._pile.total, self_nonce(self._step))
+            values = layout.decode(self._pile.total, self.run.agents)
         except PeerError as error:
             raise RunAborted(str(error)) from None
         return self._go_on(values)
-
-    def public_rows(self) -> Generator[Sum, Any, tuple[IntArray, FloatArray]]:
-        """Which rows everybody has, and the load total over them: the first two questions of either protocol."""
-        plan, agents = self.run.plan, self.run.agents
-        missing = np.rint((yield Sum("rows", rows_layout(plan), np.empty(0)))["missing"])  # exact but for float masks
-        self.notebook.write("scalars", missing, "missing")
-        kept = window(plan)[missing == 0]
-        if len(kept) <= plan.order:
-            raise RunAborted(f"only {len(kept)} rows have readings from every agent: choose another window")
-        load = (yield Sum("load", load_layout(agents, len(kept)), missing))["load"]
-        self.notebook.write("load total", load)
-        return kept, load

@@ -7,7 +7,7 @@ under consent, an agent uses the weight it computed itself instead of one it is 
 returned weights and the next aggregate state.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,12 @@ from scipy.special import ndtri
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, Descent, Status, descend, gap, sp1
-from atdm.kernel.design import REFERENCE_TEMP, Design
-from atdm.kernel.estimate import complete
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, advance, descend, gap, sp1, start
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.rotation import Upload, rotated_ones, unrotate
 from atdm.kernel.weights import solve_ones
-from atdm.protocol.desk import Outcome
-from atdm.protocol.opened import TEMP_BOUND, Collect, OpenDesk, OpenPart, Script, Sum
+from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
 from atdm.protocol.part import AgentContext
-from atdm.protocol.readings import public_inputs
 from atdm.protocol.session import Session
 from atdm.protocol.sums import OPEN_BUDGET, Layout, fixed
 from atdm.types import FloatArray, IntArray
@@ -57,33 +54,29 @@ class PaperPart(OpenPart):
         super().__init__(session, own)
         self._columns: list[FloatArray] = []
 
-    def contribute(self, what: str, numbers: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+    def contribute(self, what: str, numbers: FloatArray) -> Share | FloatArray:
         if what == "state":
             if np.isnan(self.weight):
                 self.weight = 1.0 / self.agents
             return state_layout(self.agents, len(self.kept)), {"state": self.weight * self.x}
         if what == "transform":
             return self._transform(numbers[: self.plan.order], numbers[self.plan.order :])
+        if what == "weights":
+            return self._weight(numbers)
         raise PeerError(f"question {what!r} is not part of paper: ignored")
 
-    def _transform(self, alpha: FloatArray, wanted: FloatArray) -> tuple[Layout, dict[str, FloatArray]]:
+    def _transform(self, alpha: FloatArray, wanted: FloatArray) -> Share:
         if not np.abs(alpha).sum() <= ALPHA_BOUND or not ((wanted >= self.plan.order) & (wanted < len(self.x))).all():
             raise RunAborted("asked for a filter or for rows that no thermal model needs")
         rows: IntArray = wanted.astype(np.int64)
         column = normal_words(self.session.seed, self.step, self.agents)
         self._columns.append(column)
         filtered = self.x[rows] - sum(a * self.x[rows - m] for m, a in enumerate(alpha, 1))
-        values = {
-            "series": np.outer(filtered, column).ravel(),
-            "gram": np.outer(column, column).ravel(),
-            "ones": column,
-        }
-        return transform_layout(self.agents, len(rows)), values
+        series, gram = np.outer(filtered, column).ravel(), np.outer(column, column).ravel()
+        return transform_layout(self.agents, len(rows)), {"series": series, "gram": gram, "ones": column}
 
-    def reply(self, what: str, numbers: FloatArray) -> FloatArray | None:
+    def _weight(self, numbers: FloatArray) -> FloatArray:
         """(iteration, ξ̄): the weight goes back to the aggregator, as Algorithm 1 has it."""
-        if what != "weights":
-            return None
         iteration = int(numbers[0]) if len(numbers) == 1 + self.agents else -1
         if not 0 <= iteration < len(self._columns):
             raise PeerError("weights of an iteration that did not take place: ignored")
@@ -99,56 +92,31 @@ def normal_words(seed: bytes, step: int, size: int) -> FloatArray:
     return W_MEAN + W_DEVIATION * ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """Where a descent ended."""
-
-    alpha: FloatArray
-    state: FloatArray  # centred
-    weights: FloatArray
-    iterations: int
-    converged: bool
-
-
 class PaperDesk(OpenDesk):
     """The BLA of Algorithm 1."""
 
-    def script(self) -> Script:
-        plan = self.run.plan
-        kept, load = yield from self.public_rows()
-        inputs = public_inputs(plan, kept, load, self.weather)
-        design = Design.build(inputs, plan.order, minimum_norm=plan.minimum_norm)
+    def find(self, design: Design, inputs: Inputs) -> Found:
+        """SP_I by a masked sum, SP_II by the transformed problem, until the gap closes."""
+        plan, agents, rows = self.run.plan, self.run.agents, len(inputs.load)
         self.uploads: list[Upload] = []
-        self.states = 0
-
-        ridge = plan.ridge
-        answer = yield from self._descend(design, len(kept))
-        if plan.nonnegative == "ridge" and (answer.weights < 0).any():
-            answer, ridge = yield from self._larger_ridge(design, inputs.train, len(kept))
-        estimate = complete(
-            design, inputs, alpha=answer.alpha, state=answer.state + REFERENCE_TEMP, ridge=ridge,
-            iterations=answer.iterations, status=Status.CONVERGED if answer.converged else Status.NOT_CONVERGED,
-        )  # fmt: skip
-        return Outcome(estimate, load, kept, self.states)
-
-    def _descend(self, design: Design, rows: int) -> Any:
-        """Algorithm 1: SP_I by a masked sum, SP_II by the transformed problem, until the gap closes."""
-        plan, agents = self.run.plan, self.run.agents
-        weights = np.full(agents, 1.0 / agents)
+        descent = start(np.full(agents, 1.0 / agents))
         state = yield from self._state(rows)
-        for iteration in range(1, MAX_ITERATIONS + 1):
+        while not descent.converged and descent.iterations < MAX_ITERATIONS:
             alpha, rss = sp1(design.projected_lags(state))
-            f1 = rss + plan.ridge * float(weights @ weights)
+            f1 = rss + plan.ridge * float(descent.weights @ descent.weights)
             upload = yield from self._upload(design, alpha)
-            weights = yield from self._weights(iteration - 1, transformed_weights(design, upload, plan.ridge))
+            bar = transformed_weights(design, upload, plan.ridge)
+            weights = yield from self._weights(descent.iterations, bar)
             state = yield from self._state(rows)
             lags = design.projected_lags(state)
             f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + plan.ridge * float(weights @ weights)
-            if abs(gap(f1, f2)) < plan.tolerance:  # a gap far below zero is noise of the masks, not convergence
-                return _Answer(alpha, state, weights, iteration, True)
-        return _Answer(alpha, state, weights, MAX_ITERATIONS, False)
+            closed = abs(gap(f1, f2)) < plan.tolerance  # one far below zero is noise of the masks, not convergence
+            descent = replace(advance(descent, alpha, f1, weights, f2, plan.tolerance), converged=closed)
+        if plan.nonnegative == "ridge" and (descent.weights < 0).any():
+            return (yield from self._larger_ridge(design, inputs.train, rows))
+        return descent, state, plan.ridge
 
-    def _larger_ridge(self, design: Design, train: int, rows: int) -> Any:
+    def _larger_ridge(self, design: Design, train: int, rows: int) -> Found:
         """nonnegative="ridge" without new uploads: two of them hold everything but a rotation, so the whole descent
         can be repeated in rotated coordinates with any λ; the agents only turn the answer into weights."""
         plan = self.run.plan
@@ -160,34 +128,32 @@ class PaperDesk(OpenDesk):
         for k in range(1, RIDGE_STEPS + 1):
             ridge = plan.ridge * RIDGE_GROWTH**k
             problem = RotatedColumns(projected=projected, ridge=ridge, ones=ones)
-            descent: Descent = descend(problem, ones / (ones @ ones), plan.tolerance)
+            descent = descend(problem, ones / (ones @ ones), plan.tolerance)
             bar = solve_triangular(second.root, descent.weights, lower=True, trans="T")
             weights = yield from self._weights(1, bar)
             if (weights >= 0).all():
                 break
         state = yield from self._state(rows)
-        return _Answer(descent.alpha, state, weights, descent.iterations, descent.converged), ridge
+        return descent, state, ridge
 
     def _state(self, rows: int) -> Any:
-        total = (yield Sum("state", state_layout(self.run.agents, rows), np.empty(0)))["state"]
+        total = (yield Question("state", state_layout(self.run.agents, rows)))["state"]
         self.states += 1
         self.notebook.write("state", total + REFERENCE_TEMP)
         return total
 
     def _upload(self, design: Design, alpha: FloatArray) -> Any:
         agents, rows = self.run.agents, len(design.rows)
-        question = Sum("transform", transform_layout(agents, rows), np.concatenate([alpha, design.rows]))
-        total = yield question
-        upload = Upload(
-            alpha, total["gram"].reshape(agents, agents), total["ones"], total["series"].reshape(rows, agents)
-        )
+        total = yield Question("transform", transform_layout(agents, rows), np.concatenate([alpha, design.rows]))
+        gram, series = total["gram"].reshape(agents, agents), total["series"].reshape(rows, agents)
+        upload = Upload(alpha, gram, total["ones"], series)
         self.uploads.append(upload)
         for name, value in (("D1", upload.gram), ("d2", upload.ones), ("D2", upload.series), ("alpha", alpha)):
             self.notebook.write("masked transform" if name != "alpha" else "coefficients", value, name)
         return upload
 
     def _weights(self, iteration: int, bar: FloatArray) -> Any:
-        answers = yield Collect("weights", np.append(float(iteration), bar))
+        answers = yield Question("weights", None, np.append(float(iteration), bar))
         if any(answer.shape != (1,) for answer in answers):
             raise RunAborted("an agent returned something else than its weight")
         weights = np.concatenate(answers)

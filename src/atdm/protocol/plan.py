@@ -91,9 +91,14 @@ def first_day(plan: AnyPlan) -> int:
     return plan.start // DAY
 
 
+def last_row(plan: AnyPlan) -> int:
+    """Time stamp of a plan's last row."""
+    return plan.start + (plan.length - 1) * plan.step_seconds
+
+
 def day_count(plan: AnyPlan) -> int:
     """UTC days that a plan's window touches."""
-    return (plan.start + (plan.length - 1) * plan.step_seconds) // DAY - first_day(plan) + 1
+    return last_row(plan) // DAY - first_day(plan) + 1
 
 
 def need(condition: bool, message: str) -> None:
@@ -101,8 +106,13 @@ def need(condition: bool, message: str) -> None:
         raise UsageError(message)
 
 
-def check_version(plan: AnyPlan) -> None:
+def check_window(plan: AnyPlan) -> None:
+    """A plan that this side can read, over rows and days that can be counted."""
     need(plan.version == VERSION, f"plan version {plan.version}, this side speaks {VERSION}: update one of them")
+    need(plan.step_seconds >= 1 and 1 <= plan.length <= MOST_ROWS,
+         f"{plan.length} rows every {plan.step_seconds} s: ask for between 1 and {MOST_ROWS} rows")  # fmt: skip
+    need(abs(plan.start) + plan.length * plan.step_seconds < 2**53, "rows off the calendar: ask for others")
+    need(day_count(plan) <= MOST_DAYS, f"rows over {day_count(plan)} days: ask for at most {MOST_DAYS}")
 
 
 def check_grid(plan: AnyPlan) -> None:
@@ -117,30 +127,21 @@ def check_grid(plan: AnyPlan) -> None:
 
 def check_collect(plan: Collect) -> None:
     """Refuse what cannot be collected, in one line each."""
-    check_version(plan)
-    need(plan.step_seconds >= 1 and 1 <= plan.length <= MOST_ROWS,
-         f"{plan.length} rows every {plan.step_seconds} s: ask for between 1 and {MOST_ROWS} rows")  # fmt: skip
-    need(abs(plan.start) + plan.length * plan.step_seconds < 2**53, "rows off the calendar: ask for others")
-    need(day_count(plan) <= MOST_DAYS, f"rows over more than {MOST_DAYS} days: ask for fewer")
+    check_window(plan)
     need(len(plan.asked) in (0, -(-plan.length // 8)), f"{len(plan.asked)} bytes of flags for {plan.length} rows")
     check_grid(plan)
 
 
 def check_plan(plan: Plan) -> None:
     """Refuse options outside their meaning, in one line each."""
-    check_version(plan)
+    check_window(plan)
     need(plan.order >= 1, f"order {plan.order}: give an order of at least 1")
     need(math.isfinite(plan.ridge) and plan.ridge >= 0, f"ridge {plan.ridge}: give a finite number ≥ 0")
     need(plan.period >= 1, "season must be at least one step")
-    need(plan.step_seconds >= 1, "step must be at least one second")
     zone(plan.timezone)
     need(0 < plan.train < 1, f"train {plan.train}: give a share between 0 and 1, such as 0.75")
     need(0 < plan.tolerance < 1, f"tolerance {plan.tolerance}: give a number between 0 and 1, such as 1e-12")
     need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 0.03")
-    need(plan.length <= MOST_ROWS, f"window of {plan.length} rows: give one of at most {MOST_ROWS}")
-    end = abs(plan.start) + plan.length * plan.step_seconds
-    need(end < 2**53, f"a window that ends {end} s from 1970: give one on the calendar")
-    need(day_count(plan) <= MOST_DAYS, f"window of {day_count(plan)} days: give one of at most {MOST_DAYS}")
     size = parameter_count(plan.order, plan.period)
     need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
     if plan.masks == "float" and plan.protocol != "paper":

@@ -115,13 +115,11 @@ def sensor_quantum(temperature: FloatArray) -> float:
     return float(values[np.argmax(counts)]) * LEAST_QUANTUM
 
 
-def dithered(readings: Readings, secret: bytes, width: float, quantum: float | None) -> Readings:
+def dithered(readings: Readings, secret: bytes, width: float, quantum: float) -> Readings:
     """Readings with the agent's secret dither, uniform and `width` quanta wide; a stamp gets the same one for ever."""
     if width == 0:
         return readings
-    if quantum is None:
-        quantum = sensor_quantum(readings.temperature)
-    elif quantum <= 0:
+    if quantum <= 0:
         raise DataError(f"sensor quantum {quantum} °C: declare a positive one")
     uniform = (words_at(derive(secret, "dither"), readings.time) >> np.uint64(11)) * 2.0**-53 - 0.5
     return Readings(readings.time, readings.temperature + uniform * (width * quantum), readings.load, readings.filled)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
-from atdm.protocol.plan import DAY, LEAST_AGENTS, Collect, Plan, check_collect, check_plan
+from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
 FEW_AGENTS = 20  # fitted weights warn below
+EQUAL_ONLY = "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,112 +102,64 @@ class Rules:
         """
         return min((owners - self.colluders) // self.agents_per_total, self.totals)
 
-    def least(self, protocol: str) -> int:
-        """Owners below which this agent takes no part.
 
-        Parameters
-        ----------
-        protocol : str
-            The protocol of the plan.
+def least_owners(rules: Rules, protocol: str) -> int:
+    """Owners in a company below which the agent takes no part."""
+    return rules.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
-        Returns
-        -------
-        int
-            `least_agents` under "blind", 3 elsewhere.
-        """
-        return self.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
 
-    def refuses(self, plan: Plan) -> str | None:
-        """Why this agent is out of a fit, whatever its readings.
+def refuses(rules: Rules, plan: AnyPlan, fit: Consented | None = None) -> str | None:
+    """Why the agent is out of a plan, whatever its readings: a fixed text. fit: the one whose weights are meant, if
+    the agent took part in it."""
+    try:
+        _check_rows(rules, plan, fit) if isinstance(plan, Collect) else _check_fit(rules, plan)
+    except UsageError as error:
+        return str(error)
+    return None
 
-        Parameters
-        ----------
-        plan : Plan
-            The plan that was announced.
 
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where the agent may be in.
-        """
-        try:
-            check_plan(plan)
-        except UsageError as error:
-            return str(error)
-        if plan.protocol not in self.protocols:
-            return f"protocol {plan.protocol}: this agent takes part in {', '.join(self.protocols)} only"
-        if plan.protocol != "blind":
-            return None
-        if plan.weights != "fitted":
-            return "equal weights are collected, not fitted by agents"
-        if self.weights != "fitted":
-            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
-        low, high = self.ridge
-        if not low <= plan.ridge <= high:
-            return f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts"
-        if plan.train < self.train:
-            return f"a training share of {plan.train:g} is below the {self.train:g} this agent accepts"
-        if plan.order > self.order:
-            return f"order {plan.order} is above the {self.order} this agent accepts"
-        laxer = plan.totals > self.totals or plan.agents_per_total < self.agents_per_total
-        if laxer or plan.colluders < self.colluders or plan.clip != self.clip:
-            return "the plan's limits on totals are not this agent's"
-        if plan.solver_tolerance < self.solver_tolerance:
-            return f"a solver tolerance below {self.solver_tolerance:g}: the last totals would rest on few homes"
-        return self.too_short(plan, plan.length)
+def _check_fit(rules: Rules, plan: Plan) -> None:
+    check_plan(plan)
+    offered = ", ".join(rules.protocols)
+    need(plan.protocol in rules.protocols, f"protocol {plan.protocol}: this agent takes part in {offered} only")
+    if plan.protocol != "blind":
+        return
+    need(plan.weights == "fitted", "equal weights are collected, not fitted by agents")
+    need(rules.weights == "fitted", EQUAL_ONLY)
+    low, high = rules.ridge
+    need(low <= plan.ridge <= high, f"ridge {plan.ridge:g} is outside the {low:g} … {high:g} this agent accepts")
+    need(plan.train >= rules.train,
+         f"a training share of {plan.train:g} is below the {rules.train:g} this agent accepts")  # fmt: skip
+    need(plan.order <= rules.order, f"order {plan.order} is above the {rules.order} this agent accepts")
+    strict = plan.totals <= rules.totals and plan.agents_per_total >= rules.agents_per_total
+    need(strict and plan.colluders >= rules.colluders and plan.clip == rules.clip,
+         "the plan's limits on totals are not this agent's")  # fmt: skip
+    need(plan.solver_tolerance >= rules.solver_tolerance,
+         f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes")  # fmt: skip
+    if (reason := too_short(rules, plan, plan.length)) is not None:
+        raise UsageError(reason)
 
-    def too_short(self, plan: Plan, rows: int) -> str | None:
-        """Why so many kept rows are too few for a plan's model.
 
-        Parameters
-        ----------
-        plan : Plan
-            The plan that was announced.
-        rows : int
-            Rows kept.
+def _check_rows(rules: Rules, plan: Collect, fit: Consented | None) -> None:
+    check_collect(plan)
+    need("blind" in rules.protocols, f"collecting: this agent takes part in {', '.join(rules.protocols)} only")
+    if not plan.fit:
+        return
+    need(rules.weights == "fitted", EQUAL_ONLY)
+    if fit is None:
+        raise UsageError("this agent has no weight of that fit: collect with equal weights, or fit again")
+    need(plan.step_seconds == fit.step_seconds and plan.start > fit.end,
+         "the rows do not continue the fit on its grid: ask for rows after it")  # fmt: skip
+    need(last_row(plan) <= fit.end + rules.days_after_fit * DAY,
+         f"rows more than {rules.days_after_fit} days after the fit: fit again")  # fmt: skip
 
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where they are enough.
-        """
-        needed = self.rows_per_parameter * parameter_count(plan.order, plan.period)
-        if rows * plan.train < needed:
-            return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
-        return None
 
-    def refuses_collecting(self, plan: Collect, fit: Consented | None) -> str | None:
-        """Why these rows are not to be collected.
-
-        Parameters
-        ----------
-        plan : Collect
-            The rows that were announced.
-        fit : Consented or None
-            The fit that the plan names, if this agent took part in it.
-
-        Returns
-        -------
-        str or None
-            The reason, a fixed text; None where they may be collected.
-        """
-        try:
-            check_collect(plan)
-        except UsageError as error:
-            return str(error)
-        if "blind" not in self.protocols:
-            return f"collecting: this agent takes part in {', '.join(self.protocols)} only"
-        if not plan.fit:
-            return None
-        if self.weights != "fitted":
-            return "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
-        if fit is None:
-            return "this agent has no weight of that fit: collect with equal weights, or fit again"
-        if plan.step_seconds != fit.step_seconds or plan.start <= fit.end:
-            return "the rows do not continue the fit on its grid: ask for rows after it"
-        if plan.start + (plan.length - 1) * plan.step_seconds > fit.end + self.days_after_fit * DAY:
-            return f"rows more than {self.days_after_fit} days after the fit: fit again"
-        return None
+def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
+    """Why so many kept rows are too few for a plan's model."""
+    needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
+    if rows * plan.train < needed:
+        return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
+    return None
 
 
 def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:

@@ -12,7 +12,7 @@ Rule 3: what an entry adds to the account stands in it in words, so that it coun
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from atdm.protocol.options import OwnerChoice
 from atdm.protocol.readings import LEAST_QUANTUM
 
 SCHEMA = 3  # 1 and 2 were the first edition's
+UNREADABLE = "the agent's state cannot be read: restore the whole folder from where it last ran"
 T = TypeVar("T", bound=msgspec.Struct)
 MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 
@@ -101,11 +102,6 @@ class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     fits: tuple[Consented, ...]
 
 
-class _Envelope(msgspec.Struct, frozen=True, array_like=True):
-    schema: int
-    body: msgspec.Raw
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """An agent between two runs."""
@@ -133,7 +129,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     try:
         account = Account.restored(saved.account)
     except ValueError:  # arrays that do not belong together
-        raise DataError("the agent's state cannot be read: restore the whole folder from where it last ran") from None
+        raise DataError(UNREADABLE) from None
     memory = Memory(account, saved.quantum, {fit.run: fit for fit in saved.fits}, saved.serial)
     return Snapshot(saved.identity, memory, saved.seen, saved.replies)
 
@@ -146,24 +142,24 @@ def decode_entry(data: bytes) -> Entry:
     return _disclose(data, Entry)
 
 
-def newest_serial(saved: bytes, journal: Sequence[bytes]) -> int:
+def newest_serial(memory: Memory, entries: Iterable[Entry]) -> int:
     """Of the newest roster seen."""
-    return max([decode_snapshot(saved).memory.serial, *(decode_entry(data).serial for data in journal)])
+    return max([memory.serial, *(entry.serial for entry in entries)])
 
 
 def _enclose(body: msgspec.Struct) -> bytes:
-    return msgspec.msgpack.encode(_Envelope(SCHEMA, msgspec.Raw(msgspec.msgpack.encode(body))))
+    return msgspec.msgpack.encode((SCHEMA, body))
 
 
 def _disclose(data: bytes, kind: type[T]) -> T:
     try:
-        envelope = msgspec.msgpack.decode(data, type=_Envelope)
-        if envelope.schema != SCHEMA:
+        schema, body = msgspec.msgpack.decode(data, type=tuple[int, msgspec.Raw])
+        if schema != SCHEMA:
             raise DataError(
-                f"the agent's state is of schema {envelope.schema}, this version reads {SCHEMA}: the first edition of "
+                f"the agent's state is of schema {schema}, this version reads {SCHEMA}: the first edition of "
                 "blind kept another account, which cannot be carried over; enrol the agent anew and give it a new "
                 "state folder"
             )
-        return msgspec.msgpack.decode(envelope.body, type=kind)
+        return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise DataError("the agent's state cannot be read: restore the whole folder from where it last ran") from None
+        raise DataError(UNREADABLE) from None

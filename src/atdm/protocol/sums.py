@@ -18,7 +18,6 @@ from atdm.types import FloatArray, UInt64Array
 
 BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
 OPEN_BUDGET = 63
-HALVES = -1  # float64 as two words below 2^32: within the range that check words need
 RAW = -2  # float64 as one word: only where no check words follow
 
 
@@ -28,12 +27,8 @@ class Block:
 
     name: str
     size: int
-    bits: int  # fractional bits; HALVES or RAW for float64 bit patterns
+    bits: int  # fractional bits; RAW for float64 bit patterns
     bound: float = 0.0  # of one agent's values, where they are in fixed point
-
-    @property
-    def words(self) -> int:
-        return 2 * self.size if self.bits == HALVES else self.size
 
 
 def fixed(name: str, size: int, agents: int, bound: float, budget: int, most: int = 63) -> Block:
@@ -47,25 +42,24 @@ class Layout:
     Made once and kept: what every message of the sum needs is worked out here, word by word.
     """
 
-    __slots__ = ("blocks", "words", "hash", "_at", "_floats", "_scale", "_bound", "_most")
+    __slots__ = ("blocks", "words", "hash", "_at", "_raw", "_scale", "_bound", "_most")
 
     def __init__(self, blocks: tuple[Block, ...]) -> None:
-        places = list(accumulate((block.words for block in blocks), initial=0))
+        places = list(accumulate((block.size for block in blocks), initial=0))
         self.blocks = blocks
         self.words = places[-1] + 1
         # for the mask nonce: names, sizes, bits and bounds
         self.hash = digest("layout", *(x for b in blocks for x in (b.name, b.size, b.bits, float(b.bound).hex())))
         self._at = {b.name: slice(*place) for b, place in zip(blocks, pairwise(places), strict=True)}
-        self._floats = {b.name: b.bits for b in blocks if b.bits < 0}
+        self._raw = [b.name for b in blocks if b.bits == RAW]
         # a float64 field counts as zeros of fixed point, and the count word as an integer
         self._scale, self._bound = np.ones(self.words), np.ones(self.words)
         for b in blocks:
-            if b.bits >= 0:
+            if b.bits != RAW:
                 ring.check_fixed_point(b.bits, b.bound)
-            self._scale[self._at[b.name]] = math.ldexp(1.0, max(b.bits, 0))
-            self._bound[self._at[b.name]] = b.bound
+                self._scale[self._at[b.name]], self._bound[self._at[b.name]] = math.ldexp(1.0, b.bits), b.bound
         self._most = self._bound + 0.5 / self._scale  # of one agent's value once it is rounded
-        for name in self._floats:
+        for name in self._raw:
             self._most[self._at[name]] = math.inf
 
     def encode(self, values: Mapping[str, FloatArray]) -> UInt64Array:
@@ -73,12 +67,12 @@ class Layout:
         numbers = np.zeros(self.words)
         numbers[-1] = 1.0
         for name, value in values.items():
-            if name not in self._floats:
+            if name not in self._raw:
                 numbers[self._at[name]] = value
         words = ring.quantise(numbers, self._scale, self._bound)
-        for name, bits in self._floats.items():
+        for name in self._raw:
             if name in values:
-                words[self._at[name]] = _FLOAT_WORDS[bits](values[name])
+                words[self._at[name]] = ring.raw_words(values[name])
         return words
 
     def decode(self, total: UInt64Array, agents: int) -> dict[str, FloatArray]:
@@ -89,10 +83,6 @@ class Layout:
         if not (np.abs(numbers) <= agents * self._most).all():
             raise PeerError(f"a total is beyond what {agents} agents can add up to: no total")
         fields = {name: numbers[at] for name, at in self._at.items()}
-        for name, bits in self._floats.items():
-            fields[name] = _FLOATS[bits](total[self._at[name]])
+        for name in self._raw:
+            fields[name] = ring.raw_words_to_floats(total[self._at[name]])
         return fields
-
-
-_FLOAT_WORDS = {HALVES: ring.float_words, RAW: ring.raw_words}
-_FLOATS = {HALVES: ring.words_to_floats, RAW: ring.raw_words_to_floats}

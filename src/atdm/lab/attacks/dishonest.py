@@ -134,7 +134,7 @@ def _shifted(message: ToAgent, layout: Layout, quanta: dict[str, int]) -> Messag
     words = message.words if isinstance(message, Total) else b""
     values, end = ring.from_bytes(words, len(words) // ring.WORD_BYTES), 0
     for block in layout.blocks:
-        end += block.words
+        end += block.size
         change = np.array([quanta.get(block.name, 0) % 2**64], dtype=np.uint64)
         ring.add_into(values[end - 1 : end], change)
     return changed(message, words=ring.to_bytes(values))

@@ -80,7 +80,7 @@ class Forger:
             return None
         if instead is None:
             return None
-        ends = accumulate((block.words for block in layout.blocks), initial=0)
+        ends = accumulate((block.size for block in layout.blocks), initial=0)
         for block, (begin, end) in zip(layout.blocks, pairwise(ends), strict=True):
             if block.name in instead:
                 words[begin:end] = np.rint(np.ldexp(instead[block.name], block.bits)).astype(np.int64).view(np.uint64)

@@ -73,6 +73,7 @@ from atdm.protocol.messages import (
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION
 from atdm.protocol.readings import Readings, positions, public_inputs
+from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
 from atdm.protocol.sums import Layout
@@ -184,7 +185,7 @@ class BlindPart(Part):
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        if (reason := self.own.rules.too_short(self.plan, len(self.kept))) is not None:
+        if (reason := too_short(self.own.rules, self.plan, len(self.kept))) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
