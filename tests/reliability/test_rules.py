@@ -37,10 +37,10 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, dithered, sensor_quantum
+from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, coarser, dithered, sensor_quantum
 from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents, refuses
-from atdm.protocol.store import Consented, decode_entry, encode_entry
+from atdm.protocol.store import Consented, Memory, decode_entry, decode_snapshot, encode_entry
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
 from tests.protocol.world import LOOSE, World, after, written
@@ -374,8 +374,32 @@ def test_what_leaves_is_dithered() -> None:
     assert 0 < moved.max() <= 0.05 * agent.own.memory.quantum and np.count_nonzero(moved) == len(moved)
 
 
-def test_the_quantum_of_the_dither_stays_as_first_found() -> None:
-    """Later readings may look finer or coarser; another dither would show as a difference."""
+def test_the_quantum_of_the_dither_is_never_finer_than_before() -> None:
+    """Two equal readings of a first hour, and means of a coarse sensor, look finer than it is."""
+    half = 20 + 0.5 * np.arange(8.0)
+    assert coarser(0.1, np.full(2, 20.0)) == coarser(1e-4, np.full(2, 20.0)) == 0.1
+    assert coarser(0.1, half) == coarser(0.5, np.full(2, 20.0)) == pytest.approx(0.5)
+    assert coarser(0.1, 20 + 5 * np.arange(8.0)) == 2.0
+    with pytest.raises(UsageError, match="at most 2"):
+        Rules(quantum=2.5)
+
+
+def test_the_quantum_of_the_dither_is_what_was_found_and_survives_a_restart() -> None:
+    """The first hour of a thermostat's life has two equal readings; the day after shows its step."""
+    world = World(tiny(4, agents=6, rows=60), 4)
+    agent, whole = world.agent(1), world.agent(1).own.readings
+    few = Readings(whole.time[:2], np.full(2, 20.0), whole.load[:2])
+    later = replace(few, time=whole.time, temperature=np.round(2 * whole.temperature) / 2, load=whole.load)
+    agent.own = replace(agent.own, readings=few, memory=Memory())
+    agent._see_quantum()
+    assert agent.own.memory.quantum == 0.1
+    agent._renew = lambda: later
+    agent._verdict(world.plan(ridge=5.0))
+    assert agent.own.memory.quantum == pytest.approx(0.5)
+    assert decode_snapshot(agent._snapshot(b"", [])).memory.quantum == agent.own.memory.quantum
+
+
+def test_the_quantum_of_the_dither_is_the_sensors() -> None:
     agent = stand(place("running/rows"))
     agent.own = replace(agent.own, rules=replace(agent.own.rules, dither=0.1))
     agent.own.memory.quantum = 5.0

@@ -76,7 +76,10 @@ def agent(
     ] = "equal",
     dither: Dither = 0.1,
     quantum: Annotated[
-        float | None, typer.Option(help="Step of the sensor in °C; found in the readings if not given.")
+        float | None,
+        typer.Option(
+            help="Step of the sensor in °C; if not given, the coarsest found in the readings, and at least 0.1."
+        ),
     ] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,

@@ -32,7 +32,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the model, tables and report.")]
 WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results that did not converge.")]
 Dither = Annotated[
-    float, typer.Option(help="Width of the secret noise on every reading (dither), in steps of the sensor (blind).")
+    float,
+    typer.Option(
+        help="Width of the secret noise on every reading (dither), in steps of the sensor; ten times that with equal "
+        "weights (blind)."
+    ),
 ]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]
 By = Annotated[str, typer.Option("--by", help="Who is an agent: zone, or building (mean temperature, summed load).")]

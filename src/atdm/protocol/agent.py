@@ -42,7 +42,7 @@ from atdm.protocol.messages import (
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, last_row
-from atdm.protocol.readings import Readings, Weather, sensor_quantum
+from atdm.protocol.readings import Readings, Weather, coarser
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
 from atdm.protocol.rules import Rules, refuses
@@ -107,7 +107,7 @@ class Agent:
             rules=rules,
             identity=identity,
             secret=secret,
-            memory=Memory(quantum=sensor_quantum(readings.temperature), serial=(roster or NOBODY).serial),
+            memory=Memory(serial=(roster or NOBODY).serial),
             notebook=Notebook("agents", keep),
             host=Host() if host is None else host,
         )
@@ -128,6 +128,7 @@ class Agent:
             self.name = roster.members[roster.index(identity.public)].name
         if store is not None:
             self._resume(store)
+        self._see_quantum()
         if roster is not None:
             known = self.own.memory.serial
             self._see_roster(roster)
@@ -269,6 +270,10 @@ class Agent:
             raise PeerError(f"roster {roster.serial} is older than {self.own.memory.serial}, which this agent has seen")
         self.own.memory.serial = roster.serial
 
+    def _see_quantum(self) -> None:
+        """What left stays as it was (account.py), so that a step found coarser later is no difference."""
+        self.own.memory.quantum = coarser(self.own.memory.quantum, self.own.readings.temperature)
+
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""
         reason = BY_CHOICE[self._choice] or self._reason_to_stay_out(plan)
@@ -279,6 +284,7 @@ class Agent:
         known = self.own.readings.time  # read on before a run; within it readings stay as they are
         if self._renew is not None and (len(known) == 0 or last_row(plan) > known[-1]):
             self.own = replace(self.own, readings=self._renew())
+            self._see_quantum()
         if not REGISTRY[plan.protocol].account:
             return Verdict(np.ones(day_count(plan), dtype=bool), "")
         owners = self.roster.owners()

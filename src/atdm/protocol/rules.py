@@ -6,6 +6,7 @@ from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
+from atdm.protocol.readings import MOST_QUANTUM
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
@@ -34,9 +35,10 @@ class Rules:
     clip : float, default 2.0
         Most of ``|p_i|·√K``, this agent's part of a total [-].
     dither : float, default 0.1
-        Width of the secret dither [sensor quanta].
+        Width of the secret dither under fitted weights; ten times that under equal ones [sensor quanta].
     quantum : float, optional
-        Step of the sensor; by default the commonest smallest gap between distinct readings [°C].
+        Step of the sensor, at most 2; by default the commonest smallest gap between distinct readings, the largest
+        found so far, and at least 0.1 [°C].
     ridge : tuple of float, default (0.001, 300.0)
         Least and largest λ accepted; at larger ones totals rest on the homes that stand out [K²].
     train : float, default 0.5
@@ -86,6 +88,8 @@ class Rules:
             raise UsageError("rules out of range: totals ≥ 1, agents_per_total ≥ 1, clip > 0")
         if not (self.colluders >= 0 and self.dither >= 0 and self.days_after_fit >= 0 and 0 <= self.day_share <= 1):
             raise UsageError("rules out of range: colluders, dither and days_after_fit ≥ 0, day_share in [0, 1]")
+        if self.quantum is not None and not 0 < self.quantum <= MOST_QUANTUM:
+            raise UsageError(f"quantum {self.quantum} °C: declare the step of the sensor, above 0 and at most 2 °C")
 
     def totals_for(self, owners: int) -> int:
         """Most totals over a day: far fewer sums than unknown series, so that the sums do not determine them.
