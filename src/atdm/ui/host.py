@@ -113,8 +113,8 @@ def hosting(make: Callable[[frozenset[str]], S], address: Address) -> Iterator[t
     address = Address(address.host, listening.getsockname()[1])
     server = uvicorn.Server(uvicorn.Config(
         site.app, log_config=None, access_log=False, log_level="critical", server_header=False, ws="none",
-        lifespan="off", http=Door, backlog=ACCEPTED_AT_ONCE, timeout_graceful_shutdown=1,
-    ))  # fmt: skip
+        lifespan="off", http=Door, backlog=ACCEPTED_AT_ONCE, timeout_graceful_shutdown=1, proxy_headers=False,
+    ))  # fmt: skip  # proxy_headers: any program on this machine could name another address as its own
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="page", daemon=True)
     thread.start()
     try:
