@@ -22,6 +22,9 @@ from atdm.protocol.messages import Announce, encode
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.rules import Rules
+from atdm.transport import frames
+from atdm.transport.frames import Piece
+from atdm.transport.nats import AgentLink
 from tests.deploy.theatre import AGENTS, ROWS_A_DAY, Theatre, in_process, kind_of
 
 HOSTS = ["127.0.0.1", "localhost"]
@@ -199,6 +202,23 @@ def test_a_home_that_a_roster_does_not_list_says_so_and_stays_out(tmp_path):
         assert "roster 1 came, and this agent has seen 2: ignored" in said[-1]  # its journal knows the number
     with pytest.raises(PeerError, match="roster 1 is older than 2"):
         theatre.seat(name)
+
+
+def test_a_home_holds_no_more_of_a_message_than_it_could_take(theatre):
+    """Neither a notice nor anything that this agent waits for is as long."""
+
+    async def send(link: AgentLink, parts: int) -> None:
+        for part in range(parts):
+            await link._received("", frames.encode(Piece(bytes(16), 0, part, 64, False, bytes(1 << 20))))
+
+    with closing(theatre.seat(theatre.stage.names[0])) as seat:
+        link = link_agent(seat, ("tls://127.0.0.1:1",), print)
+        asyncio.run(send(link, 16))
+        with pytest.raises(PeerError, match=f"more than the {MOST_BYTES} bytes that are expected"):
+            asyncio.run(send(link, 17))
+        assert not link._assembly._open
+        seat.agent.limit = lambda: 2 * MOST_BYTES
+        asyncio.run(send(link, 32))
 
 
 # The server

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import tracemalloc
 from dataclasses import replace
 
 import msgspec
@@ -16,6 +17,7 @@ from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.deploy.agent import describe
 from atdm.deploy.enrolment import read_authority
+from atdm.deploy.owner import exchange
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.model.fitted import Model
 from atdm.protocol.agent import Agent
@@ -302,6 +304,22 @@ def test_a_file_that_is_no_model_is_a_data_error(tmp_path, content: bytes) -> No
 ])  # fmt: skip
 def test_an_agent_can_say_what_it_was_sent_whatever_it_was(data: bytes) -> None:
     assert describe(data).endswith(f"{len(data)} bytes")
+
+
+@pytest.mark.parametrize(("opening", "name"), [
+    (b"", "something unreadable"), (b"\x82\xa4type\xa4Keys\xa4days", "Keys"), (b"\x81\xa4type", "something unreadable"),
+])  # fmt: skip
+def test_saying_what_a_message_was_takes_no_more_memory_than_it(opening: bytes, name: str) -> None:
+    """Half a million empty maps, which an agent refuses by their size: decoded, they are 64 times that."""
+    data = opening + b"\xdd" + (count := 500_000).to_bytes(4, "big") + b"\x80" * count
+    tracemalloc.start()
+    try:
+        told, kept = describe(data), exchange(data, None, "too long")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told == f"{name}, {len(data)} bytes" and (kept.message, kept.received) == (name, len(data))
+    assert peak < len(data)
 
 
 def test_a_window_beyond_the_calendar_can_be_described() -> None:

@@ -99,7 +99,9 @@ def test_nothing_is_answered_without_the_token(stage: Stage) -> None:
     assert stage.get("/?token=no", {})[0] == 403
     status, headers, _ = stage.get(f"/?token={stage.token}", {})
     assert status == 303 and "HttpOnly" in headers["set-cookie"] and headers["location"] == "/"
-    assert stage.get("/", {"Cookie": f"atdm={stage.token}"})[0] == 200
+    assert stage.token not in headers["set-cookie"]
+    assert stage.get("/", {"Cookie": headers["set-cookie"].partition(";")[0]})[0] == 200
+    assert stage.get("/", {"Cookie": f"atdm-{stage.port}={stage.token}"})[0] == 403
 
 
 def test_the_token_is_in_a_file_of_its_own_and_in_no_log(stage: Stage, tmp_path: Path) -> None:
@@ -129,13 +131,21 @@ def test_bodies_and_other_methods_are_refused(stage: Stage) -> None:
     assert stage.get("/v1/state", method="POST", body="x" * 100)[0] == 413
 
 
+def test_whoever_has_no_token_uses_up_nobodys_requests(tmp_path: Path) -> None:
+    desk, said = desk_in(tmp_path, RULES + '[page]\nlisten = "127.0.0.1:0"\nrequests_per_minute = 10\n'), []
+    with served(desk.rules, said.append) as board:
+        here = Stage(desk, None, board, re.search(r"http://\S+/", said[0])[0], said)  # type: ignore[arg-type]
+        assert {here.get("/openapi.json", {})[0] for _ in range(14)} == {403}
+        assert here.get("/openapi.json")[0] == 200
+
+
 def test_an_address_has_a_number_of_requests_a_minute(tmp_path: Path) -> None:
     text = RULES + '[page]\nlisten = "127.0.0.1:0"\nrequests_per_minute = 10\nopen_on_loopback = true\n'
     desk, said = desk_in(tmp_path, text), []
     with served(desk.rules, said.append) as board:
         open_stage = Stage(desk, None, board, re.search(r"http://\S+/", said[0])[0], said)  # type: ignore[arg-type]
-        codes = [open_stage.get("/openapi.json", {})[0] for _ in range(14)]
-    assert codes[:10] == [200] * 10 and codes.count(429) >= 3
+        codes = [open_stage.get("/openapi.json", {"X-Forwarded-For": f"192.0.2.{i}"})[0] for i in range(14)]
+    assert codes[:10] == [200] * 10 and codes.count(429) >= 3, "whatever address a header names"
     assert not desk.rules.token_file.exists(), "the rules say that this machine's programs need none"
 
 

@@ -244,14 +244,45 @@ def test_an_address_that_others_can_reach_needs_the_token(monkeypatch: pytest.Mo
         entered = get(f"{bare}?token={token}")
         assert entered.status == 303 and entered.headers["location"] == "/"
         cookie = entered.headers["set-cookie"]
-        assert "HttpOnly" in cookie and "SameSite=lax" in cookie and token in cookie
+        assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Secure" not in cookie and token not in cookie
         assert get(f"{bare}?token={token}", Host="evil.example").status == 421
-        page = get(bare, Cookie=f"atdm={token}")
+        port, shown = bare.rpartition(":")[2].strip("/"), cookie.partition(";")[0]
+        page = get(bare, Cookie=shown)
         assert page.status == 200 and token not in page.text
-        assert get(f"{bare}report.html", Cookie=f"atdm={token}").status == 200
+        assert get(f"{bare}report.html", Cookie=shown).status == 200
+        assert get(bare, Cookie=f"atdm-{port}={token}").status == 403, "the cookie is not the token"
     second: list[str] = []
     with serving(fed(), HERE, second.append):
         assert token not in second[0], "every run has its own"
+
+
+def test_pages_of_one_host_do_not_take_each_others_cookies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Address, "loopback", False)
+    said: list[str] = []
+    with serving(fed(), HERE, said.append), serving(fed(), HERE, said.append):
+        opened = [line.partition(": ")[2] for line in said]
+        jar = [get(url).headers["set-cookie"].partition(";")[0] for url in opened]
+        assert len({cookie.partition("=")[0] for cookie in jar}) == 2
+        bare = [url.partition("?")[0] for url in opened]
+        assert [get(url, Cookie="; ".join(jar)).status for url in bare] == [200, 200]
+        assert get(bare[0], Cookie=jar[1]).status == get(bare[1], Cookie=jar[0]).status == 403
+        tunnelled = get(opened[0], Host="localhost:9000").headers["set-cookie"].partition(";")[0]
+        assert tunnelled.startswith("atdm-9000=")
+        assert get(bare[0], Host="localhost:9000", Cookie=tunnelled).status == 200
+        words = {cookie.partition("=")[2] for cookie in jar}
+    with serving(fed(), HERE, said.append):
+        new = get(said[-1].partition(": ")[2]).headers["set-cookie"].partition(";")[0].partition("=")[2]
+        assert new not in words, "a cookie ends with its server"
+
+
+def test_behind_a_proxy_with_tls_the_cookie_goes_nowhere_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Address, "loopback", False)
+    said: list[str] = []
+    with serving(fed(), HERE, said.append):
+        url = said[0].partition(": ")[2]
+        for scheme, secure in (("https", True), ("http", False)):
+            entered = get(url, Host="localhost", **{"X-Forwarded-Proto": scheme}).headers["set-cookie"]
+            assert ("; Secure" in entered) is secure and entered.startswith("atdm=")
 
 
 def test_the_token_is_asked_for_wherever_the_address_is_not_this_machine_alone() -> None:

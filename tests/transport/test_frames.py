@@ -14,7 +14,7 @@ from atdm.transport.nkey import nkey_public, nkey_seed
 STREAM = bytes(range(16))
 
 
-@given(message=st.binary(max_size=3000), room=st.integers(1, 500), order=st.randoms(use_true_random=False))
+@given(message=st.binary(max_size=3000), room=st.integers(128, 500), order=st.randoms(use_true_random=False))
 def test_a_message_survives_cutting_shuffling_and_doubling(message, room, order):
     pieces = [decode(data) for data in split(STREAM, 7, message, frames.FRAME_BYTES + room)]
     assert all(len(encode(piece)) <= frames.FRAME_BYTES + room for piece in pieces)
@@ -48,10 +48,10 @@ def test_impossible_numbers_are_refused(piece):
 
 def test_a_message_above_its_limit_is_dropped_before_it_is_whole():
     assembly = Assembly()
-    pieces = [decode(data) for data in split(STREAM, 0, bytes(1000), frames.FRAME_BYTES + 100)]
-    with pytest.raises(PeerError, match="more than the 450 bytes"):
+    pieces = [decode(data) for data in split(STREAM, 0, bytes(4000), frames.FRAME_BYTES + 200)]
+    with pytest.raises(PeerError, match="more than the 3000 bytes"):
         for piece in pieces:
-            assembly.add(piece, 450)
+            assembly.add(piece, 3000)
     assert not assembly._open
 
 
@@ -59,22 +59,32 @@ def test_parts_without_content_are_refused():
     """They would never reach a limit of bytes."""
     assembly = Assembly()
     with pytest.raises(PeerError, match="an empty part"):
-        assembly.add(Piece(STREAM, 0, 0, 2**20, False, b""), 1000)
+        assembly.add(Piece(STREAM, 0, 0, 5, False, b""), 1000)
     assert not assembly._open
+
+
+def test_parts_are_not_so_small_that_they_cost_more_than_the_message():
+    assembly, limit = Assembly(), 10 * frames.PART_BYTES
+    for count in (12, 2**31):
+        for part in range(5):
+            with pytest.raises(PeerError, match=f"in {count} parts where at most {limit} bytes"):
+                assembly.add(Piece(STREAM, 0, part, count, False, b"x"), limit)
+    assert not assembly._open and not assembly._bytes
+    assert assembly.add(Piece(STREAM, 0, 0, 11, False, b"x"), limit) is None
 
 
 def test_a_part_that_comes_again_counts_once():
     assembly = Assembly()
     for _ in range(5):
-        assert assembly.add(Piece(STREAM, 0, 0, 2, False, bytes(60)), 100) is None
-    assert assembly.add(Piece(STREAM, 0, 1, 2, False, bytes(40)), 100) == bytes(100)
+        assert assembly.add(Piece(STREAM, 0, 0, 2, False, bytes(600)), 1000) is None
+    assert assembly.add(Piece(STREAM, 0, 1, 2, False, bytes(400)), 1000) == bytes(1000)
     assert not assembly._open and not assembly._bytes
 
 
 def test_a_flood_of_beginnings_is_forgotten():
     assembly = Assembly()
     for slot in range(100):
-        assembly.add(Piece(STREAM, slot, 0, 2, False, bytes(10)), 100)
+        assembly.add(Piece(STREAM, slot, 0, 2, False, bytes(10)), 1000)
     assert len(assembly._open) <= frames.MOST_OPEN + 1
 
 

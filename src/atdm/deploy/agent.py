@@ -20,15 +20,15 @@ from atdm.data.sources.source import Source
 from atdm.data.sources.table import Table
 from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
 from atdm.deploy.log import Line
-from atdm.deploy.notices import MARK, NO_WEATHER, Kept, OwnWeather
+from atdm.deploy.notices import MARK, MOST_BYTES, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
-from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
-from atdm.protocol.messages import one_line
+from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
 from atdm.protocol.rules import Rules
@@ -265,15 +265,20 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
         except UsageError as error:
             say(Line(str(error), event="history", agent=keys.name, level=logging.WARNING))
 
+    def limit() -> int:
+        return max(agent.limit() + OVERHEAD, MOST_BYTES)
+
     nats = NatsConfig(servers=servers, ca=keys.pinned.ca, nkey=keys.nkey)
-    running.link = AgentLink(nats, keys.pinned.authority, keys.identity.public, answer, running.kept.holds, keys.name)
+    running.link = AgentLink(
+        nats, keys.pinned.authority, keys.identity.public, answer, limit, running.kept.holds, keys.name
+    )
     return running.link
 
 
 def describe(data: bytes) -> str:
     """A message by name and size, for people; of its values only the plan, which is public, and reasons."""
     try:
-        message: dict[str, Any] = msgspec.msgpack.decode(data)
+        message = read_head(data)
         kind = str(message["type"])
         detail = " ".join(str(message[key]) for key in ("phase", "what", "step") if key in message)
         if kind == "Announce":

@@ -26,6 +26,7 @@ from atdm.transport.disk import replace_file
 MOST_LINES = 10_000  # of the history; older ones are dropped
 SLACK = 1000  # lines over that before the file is written anew
 JOURNAL = "journal"  # file of the account: transport/disk.py
+MOST_SHOWN = 1 << 16  # bytes of a field that people are told of
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, KeyError, ValueError, OverflowError)
 
@@ -110,12 +111,36 @@ def exchange(message: bytes, replies: Sequence[bytes] | None, why: str = "") -> 
     )  # fmt: skip
 
 
+_NONE = msgspec.Raw()  # a field that is not there
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What people are told of a message; its other fields are skipped and take no memory."""
+
+    type: msgspec.Raw = _NONE
+    phase: msgspec.Raw = _NONE
+    what: msgspec.Raw = _NONE
+    step: msgspec.Raw = _NONE
+    reason: msgspec.Raw = _NONE
+    plan: msgspec.Raw = _NONE
+    days: msgspec.Raw = _NONE
+
+
+_heads = msgspec.msgpack.Decoder(_Head)
+
+
+def read_head(data: bytes) -> dict[str, Any]:
+    """Fields of a message for people, also of one that was refused for its size: decoded whole and without a type, it
+    could take a hundred times its bytes. Raises one of UNREADABLE."""
+    fields = msgspec.structs.asdict(_heads.decode(data))
+    return {name: msgspec.msgpack.decode(raw) for name, raw in fields.items() if 0 < len(raw) <= MOST_SHOWN}
+
+
 def _read(data: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.msgpack.decode(data)
+        return read_head(data)
     except UNREADABLE:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _name(message: dict[str, Any]) -> str:

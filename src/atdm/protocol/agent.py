@@ -154,7 +154,7 @@ class Agent:
         return replies
 
     def _answer(self, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, self._limit())
+        message = decode_to_agent(data, self.limit())
         handler = self.TRANSITIONS.get((self.state, type(message)))
         if handler is None:
             raise PeerError(f"{type(message).__name__} while {self.state}: ignored by agent {self.name}")
@@ -227,7 +227,7 @@ class Agent:
             self._random_bytes, self._owner = draw, owner
         return True
 
-    def _limit(self) -> int:
+    def limit(self) -> int:
         """Bytes of the largest message that can come next."""
         if self.state is AgentState.LOST:
             return ANY_MESSAGE

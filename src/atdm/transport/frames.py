@@ -13,7 +13,7 @@ from atdm.errors import PeerError
 
 STREAM_BYTES = 16
 FRAME_BYTES = 128  # of a frame beside its part of the message, at most
-MOST_BYTES = 1 << 28  # of one message, where the receiver knows no closer bound
+PART_BYTES = 128  # that a part costs its receiver beside its content: objects and a place in a table
 MOST_OPEN = 4  # incomplete messages kept per sender
 MOST_HELD = 4  # names of notices that an agent says it holds
 _NAME_BYTES = 32  # of each, at most
@@ -90,6 +90,9 @@ class Assembly:
     def add(self, piece: Piece, limit: int) -> bytes | None:
         """The whole message once its last part is here."""
         key = (piece.stream, piece.slot)
+        if piece.parts > 1 + limit // PART_BYTES:  # or a message of tiny parts would cost many times its bytes
+            self._drop(key)
+            raise PeerError(f"message in {piece.parts} parts where at most {limit} bytes are expected: ignored")
         if piece.parts == 1:
             self._drop(key)
             if len(piece.body) > limit:

@@ -235,17 +235,18 @@ class AgentLink:
     """One agent's end: hands over each slot's message once, in order, and sends back what `answer` returns.
 
     answer(slot, message) → answers, or None when the agent ignored the message, which did not fit its state.
+    limit() → bytes of the largest message that may come now.
     held() → names of what the agent need not be sent.
     """
 
     def __init__(
         self, config: NatsConfig, authority: bytes, identity: bytes, answer: Callable[[int, bytes], list[bytes] | None],
-        held: Callable[[], tuple[bytes, ...]] = tuple, name: str = "",
+        limit: Callable[[], int], held: Callable[[], tuple[bytes, ...]] = tuple, name: str = "",
     ) -> None:  # fmt: skip
         self._up = subject(authority, "up", identity.hex())
         down = [subject(authority, "down", identity.hex()), subject(authority, "down", "all")]
         self.connection = Connection(config, down, self._received, self._arrived, name)
-        self._answer, self._held = answer, held
+        self._answer, self._limit, self._held = answer, limit, held
         self._stream = bytes(frames.STREAM_BYTES)
         self._next: int | None = None  # slot to hand over next; None: not known yet in this stream
         self._sent: dict[int, bytes] = {}  # answers to the last slots, for the case that they got lost
@@ -275,7 +276,7 @@ class AgentLink:
         if isinstance(frame, Call):
             await self._arrived()
             return
-        message = self._assembly.add(frame, frames.MOST_BYTES)
+        message = self._assembly.add(frame, self._limit())
         if message is not None:
             await self._take(frame, message)
 

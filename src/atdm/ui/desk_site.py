@@ -2,7 +2,9 @@
 
 Rule 1: whoever asks shows the token: in the header `Authorization: Bearer …`, or in the cookie that the page's address
         leaves. On the loopback interface the rules may do without.
-Rule 2: a request has no body, and an address has a number of requests in a minute.
+Rule 2: a request has no body, and an address has a number of requests in a minute. The address is the connection's:
+        what a header says of another one can be forged. Whoever has no token is refused without being counted, which
+        costs as little, and so uses up nothing of those who come by the same proxy.
 Rule 3: nothing changes anything.
 """
 
@@ -36,7 +38,7 @@ class DeskSite:
             Route("/health", self._part), Route("/metrics", self._metrics), Route("/v1/model.json", self._model),
             *(Route(path, self._part) for path in PARTS),
         ]  # fmt: skip
-        self.app: ASGIApp = Limit(Guard(Starlette(routes=routes), names, token), requests_per_minute)
+        self.app: ASGIApp = Guard(Limit(Starlette(routes=routes), requests_per_minute), names, token)
 
     async def _page(self, _: Request) -> Response:
         return HTMLResponse(desk_page(self.board.sections()), headers={"Content-Security-Policy": frame()[1]})
@@ -72,7 +74,7 @@ class DeskSite:
 
 
 class Limit:
-    """Rule 2, before anything else looks at a request."""
+    """Rule 2, before a page looks at a request."""
 
     def __init__(self, app: ASGIApp, per_minute: int) -> None:
         self._app, self._per_second, self._most = app, per_minute / 60.0, float(per_minute)

@@ -6,9 +6,10 @@ The server has a thread of its own and reads a few times a second what it shows;
 import ipaddress
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -18,7 +19,6 @@ from atdm.ui import DEFAULT
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-MOST_CONNECTIONS = 64
 CLOSE_SECONDS = 3.0  # for browsers to be told and the server to end
 TOKEN_BYTES = 32
 
@@ -72,6 +72,17 @@ def bind(address: Address) -> socket.socket:
         raise UsageError(f"{where}: {why.lower()}; choose another host or port") from None
 
 
+def raise_file_limit() -> None:
+    """As many open files as the system lets this process have: connections of a page come beside its own files."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # a system whose greatest number means none
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -92,15 +103,18 @@ def hosting(make: Callable[[frozenset[str]], S], address: Address) -> Iterator[t
     try:
         import uvicorn
 
+        from atdm.ui.door import ACCEPTED_AT_ONCE, Door
+
         site = make(frozenset({address.name, "localhost"}))
     except ImportError:
         raise UsageError("--ui needs starlette and uvicorn: pip install 'atdm[ui]'") from None
+    raise_file_limit()
     listening = bind(address)
     address = Address(address.host, listening.getsockname()[1])
     server = uvicorn.Server(uvicorn.Config(
         site.app, log_config=None, access_log=False, log_level="critical", server_header=False, ws="none",
-        lifespan="off", http="h11", limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1,
-    ))  # fmt: skip
+        lifespan="off", http=Door, backlog=ACCEPTED_AT_ONCE, timeout_graceful_shutdown=1, proxy_headers=False,
+    ))  # fmt: skip  # proxy_headers: any program on this machine could name another address as its own
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="page", daemon=True)
     thread.start()
     try:
