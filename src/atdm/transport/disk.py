@@ -18,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
-from atdm.errors import DataError, UsageError
+from atdm.errors import DataError, UsageError, write_error
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store
@@ -65,7 +65,7 @@ class Disk(Store):
                 file.write(frame)
                 _force(file)
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}; nothing was sent, free the disk") from None
+            raise write_error(error, f"cannot write {self.path}, nothing was sent", "mend its permissions") from None
         self._end, self._chain = self._end + len(frame), chain
 
     def _frames(self, data: bytes) -> list[bytes]:
@@ -96,7 +96,7 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # created with mode 0600
     except OSError as error:
-        raise UsageError(f"cannot write to {path.parent}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write to {path.parent}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -105,7 +105,7 @@ def replace_file(path: Path, data: bytes) -> None:
         _force_folder(path.parent)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}; the old file is unchanged") from None
+        raise write_error(error, f"cannot write {path}, the old file is unchanged") from None
 
 
 def lock(folder: Path, name: str = ".lock") -> BinaryIO:
@@ -113,7 +113,7 @@ def lock(folder: Path, name: str = ".lock") -> BinaryIO:
     try:
         file = (folder / name).open("wb")
     except OSError as error:
-        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write to {folder}") from None
     if sys.platform != "win32":
         import fcntl
 
@@ -132,7 +132,7 @@ class StateFolder:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise UsageError(f"cannot make {folder}: {error.strerror}; choose a folder you may write to") from None
+            raise write_error(error, f"cannot make {folder}") from None
         self.folder, self._lock = folder, lock(folder)
         key = folder / "simulation.key"
         try:
