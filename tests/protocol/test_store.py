@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
-from atdm.transport.disk import Disk, StateFolder, lock
+from atdm.transport.disk import MAGIC, Disk, StateFolder, lock
 from tests.clusters import tiny
 from tests.protocol.drive import said
 from tests.protocol.world import LOOSE, Killed, Ram, World, after, written
@@ -173,7 +173,7 @@ def journal(tmp_path: Path) -> Path:
 
 def test_a_journal_cut_anywhere_is_a_whole_number_of_entries(journal: Path) -> None:
     whole = journal.read_bytes()
-    for length in range(len(whole) - sum(map(len, ENTRIES)) - 40 * len(ENTRIES), len(whole) + 1):
+    for length in range(len(whole) - sum(map(len, ENTRIES)) - 48 * len(ENTRIES), len(whole) + 1):
         journal.write_bytes(whole[:length])
         again = Disk(journal)
         snapshot, found = again.read()
@@ -186,9 +186,25 @@ def test_a_journal_altered_anywhere_is_refused(journal: Path) -> None:
     whole = journal.read_bytes()
     for place in range(len(whole)):
         journal.write_bytes(whole[:place] + bytes([whole[place] ^ 1 + place % 255]) + whole[place + 1 :])
-        with suppress(DataError):
-            snapshot, found = Disk(journal).read()
-            assert snapshot == b"snapshot" and len(found) < 3  # a length that now points beyond the end: cut short
+        with pytest.raises(DataError):  # also at a length that now points beyond the end: it was not cut short
+            Disk(journal).read()
+
+
+def test_a_journal_without_checks_of_its_lengths_goes_on_and_has_them_from_the_next_snapshot_on(tmp_path: Path) -> None:
+    """As version 2 wrote it."""
+    path, whole, chain = tmp_path / "journal", b"atdm-journal-2\n", b""
+    for content in (b"snapshot", *ENTRIES):
+        length = len(content).to_bytes(8, "little")
+        chain = sha256(chain + length + content).digest()
+        whole += length + chain + content
+    path.write_bytes(whole[:-1])  # the last entry cut short
+    disk = Disk(path)
+    assert disk.read() == (b"snapshot", ENTRIES[:-1])
+    disk.append(b"more")
+    assert Disk(path).read() == (b"snapshot", [*ENTRIES[:-1], b"more"])
+    disk.replace(b"new")
+    disk.append(b"one")
+    assert path.read_bytes().startswith(MAGIC) and Disk(path).read() == (b"new", [b"one"])
 
 
 def test_a_journal_is_private_and_a_failed_write_leaves_it_as_it_was(tmp_path: Path, monkeypatch) -> None:
