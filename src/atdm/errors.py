@@ -3,6 +3,11 @@
 Every message is one line: what, where, and the way out.
 """
 
+import errno
+
+# A disk that is full, over its quota or failing, too many open files: nobody asked for anything wrong, and it may pass
+PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE})
+
 
 class AtdmError(Exception):
     """Base of all errors this package raises on purpose."""
@@ -17,7 +22,7 @@ class UsageError(AtdmError):
 
 
 class DataError(AtdmError):
-    """A file of yours cannot be used as it is."""
+    """A file of yours cannot be used as it is, or the disk cannot take it now."""
 
 
 class PeerError(AtdmError):
@@ -30,3 +35,11 @@ class RunAborted(AtdmError):
 
 class NotConverged(AtdmError):
     """The run ended with a result that is not to be relied on."""
+
+
+def write_error(error: OSError, what: str, remedy: str = "choose a folder you may write to") -> DataError | UsageError:
+    """Why something could not be written. What may pass is not the user's mistake: a service that ends with it is
+    started again (docs/exit-codes.md)."""
+    if error.errno in PASSING:
+        return DataError(f"{what}: {error.strerror}; this may pass: free the disk or close files, and start again")
+    return UsageError(f"{what}: {error.strerror}; {remedy}")

@@ -3,9 +3,12 @@
 import base64
 import json
 import socket
+import ssl
 import struct
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,8 @@ import pytest
 from atdm import cli
 from atdm.crypto.keys import SigningKey, read_key_file
 from atdm.deploy.doctor import PRIVATE, examine
-from atdm.deploy.enrolment import create_agent, create_aggregator, create_authority, create_roster
+from atdm.deploy.enrolment import create_agent, create_aggregator, create_authority, create_roster, read_authority
+from atdm.deploy.server import make_server_certificate
 from atdm.errors import UsageError
 from atdm.protocol.account import Account
 from atdm.protocol.readings import Readings
@@ -145,9 +149,44 @@ def test_servers_are_told_apart_by_what_they_answer(tmp_path) -> None:
         silent.bind(("127.0.0.1", 0))
         closed = f"tls://127.0.0.1:{silent.getsockname()[1]}"
         first, second = examine("0", {}, [server.url, closed], pinned)["servers"]
-        assert first["reached"] and first["answer"] == "answers with TLSv1.3 and a certificate of this enrolment"
+        said = "answers with TLSv1.3 and a certificate of this enrolment for 824 more days"
+        assert first["reached"] and first["answer"] == said
         assert not second["reached"] and second["answer"].startswith("no connection")
         (stranger,) = examine("0", {}, [server.url], other)["servers"]
         assert not stranger["reached"] and "not the server of this enrolment" in stranger["answer"]
         (unasked,) = examine("0", {}, [server.url])["servers"]
         assert unasked["reached"]
+
+
+@pytest.mark.parametrize("days, problem", [
+    (31, None), (30, "ends in 29 days: let the authority sign the roster again"),
+    (1, "ends in 0 days: let the authority sign the roster again"), (-1, "has ended, or a clock is wrong: let the"),
+])  # fmt: skip
+def test_a_servers_certificate_that_ends_within_a_month_is_a_problem(
+    tmp_path, monkeypatch, capsys, days: int, problem: str | None
+) -> None:
+    pinned = create_authority(tmp_path / "keys", seeded(7))
+    request = create_aggregator(tmp_path / "office", seeded(8), authority=pinned)
+    certificate, key = make_server_certificate(
+        read_authority(pinned).ca, (tmp_path / "keys" / "ca.key").read_bytes(), ["127.0.0.1"], days
+    )
+    (tmp_path / "server.pem").write_text(certificate)
+    (tmp_path / "server.key").write_bytes(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=answer)
+        serving.start()
+        server = f"tls://127.0.0.1:{listening.getsockname()[1]}"
+        code, printed = command(monkeypatch, capsys, "--identity", request.parent, "--nats", server)
+        serving.join(10)
+    if problem is None:
+        assert code == 0 and f"for {days - 1} more days" in printed
+    else:
+        assert code == 1 and f"server 1: its certificate {problem}" in printed

@@ -6,6 +6,7 @@ import shutil
 import stat
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from atdm.cli import app
 from atdm.crypto.keys import read_key_file
+from atdm.deploy import enrolment
 from atdm.deploy.enrolment import (
     create_agent,
     create_aggregator,
@@ -273,6 +275,44 @@ def test_a_new_key_under_a_name_in_use_and_a_key_under_another_name_are_refused(
     with pytest.raises(UsageError, match=says) as caught:
         create_roster(folder, tmp_path / "roster.json", HOSTS)
     one_line(caught)
+
+
+def test_one_command_at_a_time_changes_the_authoritys_record(folder, tmp_path, monkeypatch):
+    """Otherwise a retirement is undone, and two rosters have one number."""
+    enrol(folder, 4)
+    create_aggregator(folder, os.urandom, rehearsal=True)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    refused, make = [], enrolment.make_server_certificate
+
+    def meanwhile(*given):
+        for other in (
+            lambda: retire_key(folder, "home 3"),
+            lambda: replace_key(folder, "home 3"),
+            lambda: create_roster(folder, tmp_path / "other.json", HOSTS),
+        ):
+            with pytest.raises(UsageError, match="in use by another process: wait for it") as caught:
+                other()
+            refused.append(one_line(caught))
+        return make(*given)
+
+    monkeypatch.setattr(enrolment, "make_server_certificate", meanwhile)
+    roster, _ = create_roster(folder, tmp_path / "roster.json", HOSTS)
+    monkeypatch.undo()
+    assert len(refused) == 3 and roster.serial == 2 and not (tmp_path / "other.json").exists()
+    retire_key(folder, "home 3")
+    assert len(create_roster(folder, tmp_path / "roster.json", HOSTS)[0]) == 3
+
+
+def test_the_authoritys_record_is_whole_and_on_disk_before_it_replaces_the_old_one(folder, tmp_path, monkeypatch):
+    enrol(folder, 4)
+    create_roster(folder, tmp_path / "roster.json", HOSTS)
+    before = (folder / "enrolled.json").read_bytes()
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
+    for change in (lambda: retire_key(folder, "home 3"), lambda: create_roster(folder, tmp_path / "new.json", HOSTS)):
+        with pytest.raises(DataError, match="enrolled.json, the old file is unchanged: No space left"):
+            change()
+    assert (folder / "enrolled.json").read_bytes() == before and not (tmp_path / "new.json").exists()
+    assert (folder / "home 3" / "enrolment.json").exists()
 
 
 def test_numbers_do_not_begin_anew_where_the_record_is_lost(folder, tmp_path):

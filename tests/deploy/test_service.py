@@ -16,7 +16,7 @@ import atdm
 from atdm.deploy.alarms import ALARMS
 from atdm.deploy.fleet import Fleet
 from atdm.deploy.observe import Observation
-from atdm.deploy.record import ServiceRecord
+from atdm.deploy.record import RecordError, ServiceRecord
 from atdm.deploy.service import Service, WeatherFile, operate
 from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
@@ -247,11 +247,11 @@ def test_a_full_disk_holds_the_rows_asks_nobody_and_goes_on(desk: Desk, monkeypa
     assert plan is not None
     run = service.begin(plan, at(9))
     assert run is not None
-    full = UsageError("cannot write desk.sqlite: database or disk is full")
+    full = RecordError("cannot write desk.sqlite: database or disk is full")
     with monkeypatch.context() as broken:
         for name in ("add_rows", "end_run", "set_alarms", "decide", "begin_run"):
             broken.setattr(service.record, name, lambda *_: (_ for _ in ()).throw(full))
-        with pytest.raises(UsageError, match="disk is full"):
+        with pytest.raises(RecordError, match="disk is full"):
             service.keep(run, desk.homes.answer(plan))
         service.end(run, at(9), full)
         service.work(at(9))
@@ -263,6 +263,74 @@ def test_a_full_disk_holds_the_rows_asks_nobody_and_goes_on(desk: Desk, monkeypa
     assert service.state(at(9.1)).health.ok and service.record.count() == len(shown)
     desk.step(service, at(9.5))
     assert len(desk.homes.shown) == len(set(desk.homes.shown))
+
+
+@dataclass
+class Broken:
+    """A database of which every statement that begins with one of these words fails, as with a damaged disk."""
+
+    base: sqlite3.Connection
+    words: tuple[str, ...]
+
+    def execute(self, query: str, *given: object) -> sqlite3.Cursor:
+        if query.lstrip().startswith(self.words):
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.base.execute(query, *given)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.base, name)
+
+
+def test_a_record_that_cannot_be_read_is_an_alarm_and_the_desk_goes_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the rows that could not be written either."""
+    clock, states = [at(9)], []
+    service = desk.open(at(9))
+    whole = service.record._base
+
+    async def homes(plan: Collect, keep: Callable[[Observation], None]) -> None:
+        if not desk.homes.shown:
+            service.record._base = Broken(whole, ("SELECT", "BEGIN"))  # type: ignore[assignment]
+        keep(desk.homes.answer(plan))
+
+    async def pause(seconds: float) -> None:
+        clock[0] += STEP
+        if clock[0] > at(9) + 3 * STEP:
+            service.record._base = whole
+        if clock[0] > at(9) + 4 * STEP:
+            raise asyncio.CancelledError
+        await real(0)
+
+    real = asyncio.sleep
+
+    async def main() -> None:
+        monkeypatch.setattr("atdm.deploy.service.asyncio.sleep", lambda s: pause(s) if s >= 1 else real(s))
+        await operate(service, homes, clock=lambda: clock[0], publish=states.append)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    sick = [state for state in states if not state.health.ok]
+    assert len(sick) >= 3 and {tuple(alarm.name for alarm in state.alarms) for state in sick} == {("record",)}
+    assert "cannot read" in sick[-1].health.why[0] and "disk I/O error" in sick[-1].health.why[0]
+    assert sick[-1].time > sick[0].time and len({state.alarms[0].since for state in sick}) == 1
+    assert states[-1].health.ok and states[-1].alarms == []
+    assert service.record.count() == len(desk.homes.shown) == len(set(desk.homes.shown)) > 0
+
+
+def test_whatever_cannot_be_read_or_written_of_a_record_is_one_error(tmp_path: Path) -> None:
+    with ServiceRecord(tmp_path / "desk.sqlite", 0.0) as record:
+        whole, record._base = record._base, Broken(record._base, ("SELECT", "BEGIN", "ROLLBACK"))  # type: ignore
+        for does in (
+            lambda: record.begun, lambda: record.runs(1), record.newest, lambda: record.known(0, 1), record.count,
+            lambda: record.observed(0), lambda: record.judged(0), record.model, lambda: record.decisions(1),
+            record.alarms, lambda: record.set_alarms(0.0, {}), lambda: record.decide(0.0, "a", "b"),
+        ):  # fmt: skip
+            with pytest.raises(RecordError, match="cannot (read|write) .*desk.sqlite: disk I/O error") as caught:
+                does()
+            assert caught.value.exit_code == 1
+        record._base = whole
+        record.decide(0.0, "a", "b")
 
 
 def test_alarms_begin_and_end_with_their_causes_and_health_follows(desk: Desk) -> None:

@@ -24,7 +24,7 @@ from atdm.deploy.notices import MARK, MOST_BYTES, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
 from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head
-from atdm.errors import DataError, PeerError, UsageError
+from atdm.errors import AtdmError, DataError, PeerError, UsageError, write_error
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
@@ -96,7 +96,7 @@ def prepare_agent(
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make {state}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot make {state}") from None
     held = lock(state)
     try:
         saved, journal = Disk(state / JOURNAL).read()
@@ -262,7 +262,7 @@ def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> Age
     def remember(message: bytes, replies: list[bytes] | None, why: str = "") -> None:
         try:
             running.history.add(exchange(message, replies, why))
-        except UsageError as error:
+        except AtdmError as error:
             say(Line(str(error), event="history", agent=keys.name, level=logging.WARNING))
 
     def limit() -> int:

@@ -17,8 +17,8 @@ class AlarmKind:
 
 ALARMS = {
     "record": AlarmKind(
-        "What homes showed is held in memory alone; nobody is asked for more until it is on disk.",
-        "Free the disk, or mend the permissions of the record's folder. The desk goes on by itself.", failure=True,
+        "The record cannot be written or read: what homes showed is held in memory alone, nobody is asked for more.",
+        "Free the disk, mend it or the permissions of the record's folder. The desk goes on by itself.", failure=True,
     ),
     "rows": AlarmKind(
         "Nothing new was learned of the cluster: forecasts start from an old row and grow worse.",

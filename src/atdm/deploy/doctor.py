@@ -20,9 +20,12 @@ from urllib.parse import urlsplit
 
 from atdm.deploy.enrolment import read_authority
 from atdm.errors import AtdmError, UsageError
-from atdm.protocol.plan import VERSION
+from atdm.protocol.plan import DAY, VERSION
 
 CONNECT_SECONDS = 5.0  # a server that takes longer is not in reach
+LEAST_DAYS = 30  # of a server's certificate: time to sign a roster and carry its files to the server
+RENEW = "let the authority sign the roster again (`atdm enroll roster`) and give the server its new files"
+EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 OURS = (  # files that atdm makes; of others only the number is told
     "authority.json", "authority.key", "ca.key", "dither.key", "enrolled.json", "enrolment.json", "identity.key",
     "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json", ".lock",
@@ -39,6 +42,11 @@ def examine(
     reached = [_reach(number, server, authority) for number, server in enumerate(servers, 1)]
     problems = [f"{what}: {row['problem']}" for what, rows in files.items() for row in rows if row.get("problem")]
     problems += [f"server {row['server']}: {row['answer']}" for row in reached if not row["reached"]]
+    problems += [
+        f"server {row['server']}: its certificate ends in {days} days: {RENEW}"
+        for row in reached
+        if (days := row.get("certificate_days", LEAST_DAYS)) < LEAST_DAYS
+    ]
     return {
         "versions": {"atdm": atdm, **versions()},
         "packages": packages(),
@@ -146,10 +154,15 @@ def _reach(number: int, server: str, authority: Path | None) -> dict[str, Any]:
             context = ssl.create_default_context(cadata=read_authority(authority).ca)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             with context.wrap_socket(connection, server_hostname=host) as secured:
-                answer = f"answers with {secured.version()} and a certificate of this enrolment"
-                return {"server": number, "reached": True, "answer": answer}
-    except ssl.SSLCertVerificationError:
-        answer = "not the server of this enrolment: check address and authority.json"
+                days = _days_left(secured.getpeercert() or {})
+                answer = f"answers with {secured.version()} and a certificate of this enrolment for {days} more days"
+                return {"server": number, "reached": True, "answer": answer, "certificate_days": days}
+    except ssl.SSLCertVerificationError as error:
+        answer = (
+            f"its certificate has ended, or a clock is wrong: {RENEW}"
+            if error.verify_code == EXPIRED
+            else "not the server of this enrolment: check address and authority.json"
+        )
     except (ssl.SSLError, ConnectionResetError):
         answer = "answers, but not with TLS 1.3 from the first byte: check that it runs the server.conf of the roster"
     except socket.gaierror:
@@ -161,3 +174,7 @@ def _reach(number: int, server: str, authority: Path | None) -> dict[str, Any]:
     except AtdmError:
         answer = "authority.json cannot be read: get it again from the enrolment authority"
     return {"server": number, "reached": False, "answer": answer}
+
+
+def _days_left(certificate: Mapping[str, Any]) -> int:
+    return int((ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) // DAY)

@@ -12,16 +12,19 @@ Rule 1: a private key never leaves the folder it was made in, and never replaces
 Rule 2: authority and aggregator are two parties: one folder does not hold both, but for a rehearsal.
 Rule 3: a roster is renewed under the next number; a key has one name for life, and once retired or replaced it never
         enrols again.
+Rule 4: one command at a time changes the authority's record.
 """
 
 import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -34,7 +37,7 @@ from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, check_roster, sign_roster
 from atdm.protocol.session import RandomBytes
-from atdm.transport.disk import replace_file
+from atdm.transport.disk import lock, replace_file
 from atdm.transport.nkey import nkey_public
 
 MOST_FILE_BYTES = 64 << 20  # a roster of 100 000 agents
@@ -42,6 +45,7 @@ LONGEST_NAME = 100  # characters
 AGGREGATOR: Literal["aggregator"] = "aggregator"
 RECORD = "enrolled.json"  # of the authority
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Pinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,7 +132,7 @@ def create_authority(folder: Path, random_bytes: RandomBytes, *, rehearsal: bool
     write_key_file(folder / "authority.key", seed)
     ca, key = make_ca()
     _write_private(folder / "ca.key", key)
-    _write(folder / RECORD, Register())
+    _write_register(folder, Register())
     return _write(folder / "authority.json", Pinned(SigningKey(seed).public, ca))
 
 
@@ -179,6 +183,19 @@ class Register(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Register(self.serial, {**self.keys, key: ended})
 
 
+def _alone(work: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """Rule 4. Two commands that read the record, work and write all of it would undo each other's retirements and sign
+    two rosters with one number."""
+
+    @wraps(work)
+    def locked(folder: Path, /, *args: P.args, **options: P.kwargs) -> T:
+        with lock(folder) if (folder / RECORD).exists() else nullcontext():  # no authority's: nothing will be written
+            return work(folder, *args, **options)
+
+    return locked
+
+
+@_alone
 def create_roster(
     folder: Path, output: Path, hosts: Sequence[str], since: int | None = None
 ) -> tuple[Roster, Path | None]:
@@ -212,7 +229,7 @@ def create_roster(
     roster = sign_roster(authority, [(a.name, a.owner, a.identity) for a in agents], known.serial + 1, days)
     nats = output.parent / "nats"
     files = server_files(folder, pinned, agents, aggregators[0].nkey, hosts) if aggregators else {}
-    _write(folder / RECORD, Register(roster.serial, known.keys | keys))
+    _write_register(folder, Register(roster.serial, known.keys | keys))
     _write(output, roster)
     if files:
         _make(nats)
@@ -221,6 +238,7 @@ def create_roster(
     return roster, nats if files else None
 
 
+@_alone
 def replace_key(folder: Path, name: str) -> Enrolled:
     """The same home with a new key, as after a dead disk: the old one never enrols again, the new one is in the next
     roster and gives days from then on. Gives what is known of the old one."""
@@ -243,6 +261,7 @@ def replace_key(folder: Path, name: str) -> Enrolled:
     return _end(folder, known, old, new[0].identity.hex())
 
 
+@_alone
 def retire_key(folder: Path, name: str) -> Enrolled:
     """A home leaves for good: its key is in no later roster and never enrols again."""
     known = _register(folder)
@@ -251,7 +270,7 @@ def retire_key(folder: Path, name: str) -> Enrolled:
 
 def _end(folder: Path, known: Register, key: str, successor: str = "") -> Enrolled:
     ended = known.end(key, today(), successor)
-    _write(folder / RECORD, ended)
+    _write_register(folder, ended)
     for path, request in _requests(folder).items():
         if request.identity.hex() == key:
             path.rename(path.with_name(f"{path.name}.gone"))
@@ -302,6 +321,10 @@ def _register(folder: Path) -> Register:
             "refuse, and retired keys come back"
         )
     return _read(record, Register, "the authority's record of rosters")
+
+
+def _write_register(folder: Path, register: Register) -> None:
+    replace_file(folder / RECORD, json_bytes(register))  # on disk before the roster it stands for is
 
 
 def _check_gone_keys(agents: Sequence[Request], known: Register) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from atdm.errors import AtdmError, DataError, UsageError
+from atdm.errors import AtdmError, DataError, UsageError, write_error
 from atdm.protocol.company import flags
 from atdm.protocol.messages import one_line
 from atdm.protocol.options import OwnerChoice
@@ -158,13 +158,13 @@ class History:
         self.version = 0  # grows with each line
 
     def add(self, new: Exchange) -> None:
-        """Raises UsageError where it cannot be written."""
+        """Raises where it cannot be written."""
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(handle, "ab") as file:
                 file.write(b"\n" * self._cut + msgspec.json.encode(new) + b"\n")
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}; this line of its history is lost") from None
+            raise write_error(error, f"cannot write {self.path}, this line of its history is lost") from None
         self._lines, self._cut = self._lines + 1, False
         self.version += 1
         if self._lines > MOST_LINES + SLACK:

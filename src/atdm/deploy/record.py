@@ -8,7 +8,7 @@ Rule 4: nothing in here is more than the aggregator may have by its role: sums, 
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from atdm.errors import DataError, UsageError
+from atdm.errors import DataError, write_error
 from atdm.protocol.readings import seconds, timestamps
 from atdm.transport.disk import lock
 
@@ -56,6 +56,10 @@ CREATE UNIQUE INDEX alarms_now ON alarms (name) WHERE until IS NULL;
 """
 # desk: when it was first started. Times are s since 1970: first, last, origin, target and those observed are stamps of
 # rows, the others of the clock. ahead: what was forecast for 24 h after the last row known, judged when that comes.
+
+
+class RecordError(DataError):
+    """The record cannot be read or written now; the desk holds what it has and tries again."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +120,7 @@ class ServiceRecord:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"cannot make {path.parent}: {error.strerror}; choose a folder you may write to") from None
+            raise write_error(error, f"cannot make {path.parent}") from None
         self._lock = lock(path.parent, f".{path.name}.lock")
         try:
             if not path.exists():
@@ -161,14 +165,21 @@ class ServiceRecord:
             yield
             self._base.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._base.in_transaction:
-                self._base.execute("ROLLBACK")
-            raise UsageError(f"cannot write {self.path}: {error}; free the disk, the desk tries again") from None
+            with suppress(sqlite3.Error):  # where that fails too, the next block begins with it
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+            raise RecordError(f"cannot write {self.path}: {error}; free the disk, the desk tries again") from None
+
+    def _read(self, query: str, *values: object) -> list[Any]:
+        try:
+            return self._base.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise RecordError(f"cannot read {self.path}: {error}; check the disk, the desk tries again") from None
 
     @property
     def begun(self) -> float:
         """When the desk was first started. [s since 1970]"""
-        return float(self._base.execute("SELECT begun FROM desk").fetchone()[0])
+        return float(self._read("SELECT begun FROM desk")[0][0])
 
     # Rows observed, and the runs they came from
 
@@ -206,10 +217,10 @@ class ServiceRecord:
 
     def runs(self, most: int) -> list[RunRow]:
         """The newest first."""
-        rows = self._base.execute(
+        rows = self._read(
             "SELECT r.id, began, ended, first, last, asked, rows, coalesce(names, '[]'), out, words "
             "FROM runs r LEFT JOIN companies c ON c.id = r.company ORDER BY r.id DESC LIMIT ?",
-            (most,),
+            most,
         )
         return [
             RunRow(id=i, began=began, ended=ended, first=first, last=last, asked=asked, rows=rows,
@@ -219,23 +230,23 @@ class ServiceRecord:
 
     def newest(self) -> int | None:
         """Stamp of the newest row observed. [s since 1970]"""
-        found = self._base.execute("SELECT max(time) FROM observed").fetchone()[0]
+        found = self._read("SELECT max(time) FROM observed")[0][0]
         return None if found is None else int(found)
 
     def known(self, first: int, last: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """Stamps of the rows observed between two stamps, both included. [s since 1970]"""
-        rows = self._base.execute("SELECT time FROM observed WHERE time BETWEEN ? AND ? ORDER BY time", (first, last))
+        rows = self._read("SELECT time FROM observed WHERE time BETWEEN ? AND ? ORDER BY time", first, last)
         return np.array([row[0] for row in rows], dtype=np.int64)
 
     def count(self) -> int:
         """Rows observed."""
-        return int(self._base.execute("SELECT count(*) FROM observed").fetchone()[0])
+        return int(self._read("SELECT count(*) FROM observed")[0][0])
 
     def observed(self, since: int) -> pd.DataFrame:
         """By time: aggregate_temp_c [°C], load_kw [kW] of those in, and how many they were (agents)."""
-        rows = self._base.execute(
-            "SELECT time, aggregate_temp_c, load_kw, agents FROM observed WHERE time >= ? ORDER BY time", (since,)
-        ).fetchall()
+        rows = self._read(
+            "SELECT time, aggregate_temp_c, load_kw, agents FROM observed WHERE time >= ? ORDER BY time", since
+        )
         time, *columns = zip(*rows, strict=True) if rows else ((), (), (), ())
         names = ("aggregate_temp_c", "load_kw", "agents")
         index = timestamps(np.array(time, dtype=np.int64))
@@ -255,13 +266,13 @@ class ServiceRecord:
 
     def judged(self, since: int) -> Judged | None:
         """Of forecasts for rows since a stamp; None where no truth is known."""
-        found = self._base.execute(
+        (found,) = self._read(
             """SELECT count(*), avg(o.aggregate_temp_c BETWEEN a.low_80 AND a.high_80),
                       avg((o.aggregate_temp_c - a.aggregate_temp_c) * (o.aggregate_temp_c - a.aggregate_temp_c)),
                       avg((o.load_kw - a.load_kw) * (o.load_kw - a.load_kw))
                FROM ahead a JOIN observed o ON o.time = a.target WHERE a.target >= ?""",
-            (since,),
-        ).fetchone()
+            since,
+        )
         if not found[0]:
             return None
         return Judged(forecasts=found[0], inside=found[1], rmse_k=found[2] ** 0.5, load_rmse_kw=found[3] ** 0.5)
@@ -281,13 +292,11 @@ class ServiceRecord:
 
     def model(self) -> tuple[ModelRow, str] | None:
         """The model in use and its document."""
-        found = self._base.execute(
-            "SELECT hash, made, chosen, agents, why, document FROM models ORDER BY rowid DESC LIMIT 1"
-        ).fetchone()
-        if found is None:
+        rows = self._read("SELECT hash, made, chosen, agents, why, document FROM models ORDER BY rowid DESC LIMIT 1")
+        if not rows:
             return None
         names = ("hash", "made", "chosen", "agents", "why")
-        return ModelRow(**dict(zip(names, found[:-1], strict=True))), str(found[-1])
+        return ModelRow(**dict(zip(names, rows[0][:-1], strict=True))), str(rows[0][-1])
 
     def decide(self, now: float, what: str, words: str) -> None:
         with self._written():
@@ -295,7 +304,7 @@ class ServiceRecord:
 
     def decisions(self, most: int) -> list[DecisionRow]:
         """The newest first."""
-        rows = self._base.execute("SELECT time, what, words FROM decisions ORDER BY id DESC LIMIT ?", (most,))
+        rows = self._read("SELECT time, what, words FROM decisions ORDER BY id DESC LIMIT ?", most)
         return [DecisionRow(time=time, what=what, words=words) for time, what, words in rows]
 
     def set_alarms(self, now: float, words: dict[str, str]) -> None:
@@ -315,7 +324,7 @@ class ServiceRecord:
 
     def alarms(self) -> list[AlarmRow]:
         """Those of now, the oldest first."""
-        rows = self._base.execute("SELECT name, since, words FROM alarms WHERE until IS NULL ORDER BY id")
+        rows = self._read("SELECT name, since, words FROM alarms WHERE until IS NULL ORDER BY id")
         return [AlarmRow(name=name, since=since, words=words) for name, since, words in rows]
 
 

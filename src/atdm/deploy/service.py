@@ -15,10 +15,12 @@ Rule 4: what goes wrong with homes, weather, disk, numbers or sinks raises an al
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -27,9 +29,10 @@ from atdm.deploy.alarms import ALARMS, explained
 from atdm.deploy.fleet import Fleet
 from atdm.deploy.kept_model import KeptModel, within
 from atdm.deploy.observe import Observation
-from atdm.deploy.record import CUT_OFF, AlarmRow, ServiceRecord
+from atdm.deploy.record import CUT_OFF, AlarmRow, RecordError, ServiceRecord
 from atdm.deploy.service_rules import ServiceRules
 from atdm.deploy.service_state import (
+    Alarm,
     FleetState,
     FlexibilityState,
     Health,
@@ -39,7 +42,7 @@ from atdm.deploy.service_state import (
     State,
     fleet_state,
 )
-from atdm.errors import AtdmError, DataError, UsageError
+from atdm.errors import AtdmError, DataError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.finite import without_nan
 from atdm.model.fitted import Model
@@ -114,14 +117,20 @@ class Service:
         self._failed: dict[str, float] = {}  # when
         self._unwritten: list[_Unwritten] = []
         self._doing = "starting"
+        self._shown: State | None = None  # last
         self._kept = KeptModel(rules, record, self._decide, first_model)
 
     # Collecting
 
     def asking(self, now: float) -> Collect | None:
         """The rows to ask for now; None where it is not time, or all are there."""
-        if not self._write():
+        try:
+            return self._due(now) if self._write() else None
+        except RecordError as error:
+            self._problems["record"] = str(error)
             return None
+
+    def _due(self, now: float) -> Collect | None:
         last_run = next((run for run in self.record.runs(5) if run.words != CUT_OFF), None)
         if last_run is not None and last_run.began > now + TICK:
             self._problems["clock"] = f"the clock went back by {_hours(last_run.began - now)}"
@@ -160,7 +169,7 @@ class Service:
         count = plan.length if not plan.asked else int(np.unpackbits(np.frombuffer(plan.asked, np.uint8)).sum())
         try:
             run = self.record.begin_run(now, plan.start, plan.start + (plan.length - 1) * plan.step_seconds, count)
-        except UsageError as error:
+        except RecordError as error:
             self._problems["record"] = str(error)
             return None
         self._doing = f"asking the homes for {count} rows"
@@ -170,23 +179,21 @@ class Service:
         """What homes showed, on disk; raises where it could not be written, and holds it until it can."""
         self._unwritten.append(_Unwritten(run, found))
         if not self._write():
-            raise UsageError(self._problems["record"])
+            raise RecordError(self._problems["record"])
 
     def end(self, run: int, now: float, error: AtdmError | None) -> None:
         """The asking is over; error: why it brought less than was hoped for."""
-        row = next((each for each in self.record.runs(1) if each.id == run), None)
-        rows, homes = (0, 0) if row is None else (row.rows, len(row.inside))
-        words = f"{rows} rows of {homes} homes" if rows else "no rows"
-        words += "" if error is None else f": {error}" if not rows else f"; then {error}"
         self._doing = "waiting"
-        self._problems.pop("run", None)
-        if not rows:
-            self._problems["run"] = words
-        try:
+        with self._noted():
+            row = next((each for each in self.record.runs(1) if each.id == run), None)
+            rows, homes = (0, 0) if row is None else (row.rows, len(row.inside))
+            words = f"{rows} rows of {homes} homes" if rows else "no rows"
+            words += "" if error is None else f": {error}" if not rows else f"; then {error}"
+            self._problems.pop("run", None)
+            if not rows:
+                self._problems["run"] = words
+            self._say(words)
             self.record.end_run(run, now, words)
-        except UsageError as problem:
-            self._problems["record"] = str(problem)
-        self._say(words)
 
     def _write(self) -> bool:
         """Write what could not be written before; whether all of it is on disk."""
@@ -195,11 +202,19 @@ class Service:
                 first = self._unwritten[0]
                 self.record.add_rows(first.run, first.found.table, first.found.inside, first.found.out)
                 self._unwritten.pop(0)
-        except UsageError as error:
+        except RecordError as error:
             self._problems["record"] = str(error)
             return False
         self._problems.pop("record", None)
         return True
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Rule 4 for the record: what cannot be read or written is its alarm, until the next look."""
+        try:
+            yield
+        except RecordError as error:
+            self._problems["record"] = str(error)
 
     # What needs no home
 
@@ -222,6 +237,8 @@ class Service:
         try:
             task(now)
         except (AtdmError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            if isinstance(error, RecordError):
+                self._problems["record"] = str(error)
             if self._problems.get(what) != str(error):
                 self._decide(now, what, f"not done: {error}")
             self._problems[what], self._failed[what] = str(error), now
@@ -230,10 +247,8 @@ class Service:
 
     def _decide(self, now: float, what: str, words: str) -> None:
         self._say(f"{what}: {words}")
-        try:
+        with self._noted():
             self.record.decide(now, what, words)
-        except UsageError as error:
-            self._problems["record"] = str(error)
 
     def _read_weather(self, now: float) -> None:
         sky = self._weather()
@@ -282,11 +297,11 @@ class Service:
             return
         if within(self._offered, now, rules.every):
             return
+        model, seen, found = self._kept.of_now(), self._kept.observed(newest - DAY), None
         self._offered = now
-        model, found = self._kept.of_now(), None
         try:
             found = flexibility(
-                model, self._sky, rules.comfort, observed=self._kept.observed(newest - DAY), horizon=rules.horizon,
+                model, self._sky, rules.comfort, observed=seen, horizon=rules.horizon,
                 confidence=rules.confidence, assume_gain=rules.assume_gain,
             )  # fmt: skip
         except AtdmError as error:
@@ -302,8 +317,12 @@ class Service:
         """What sinks have not been given yet: the forecast and the offer, once each."""
         if self._news is None:
             return None
+        try:
+            seen = self._kept.observed(now - DAY)
+        except RecordError as error:
+            self._problems["record"] = str(error)
+            return None
         (model, found), self._news = self._news, None
-        seen = self._kept.observed(now - DAY)
         return gather(
             model, found, self._flexibility, made=pd.Timestamp(now, unit="s", tz="UTC"),
             observed=seen[OBSERVED] if len(seen) else None, refused=self._offer.words,
@@ -324,6 +343,11 @@ class Service:
 
     def check(self, now: float) -> None:
         """Compare the state with the limits of the rules; alarms begin and end here."""
+        with self._noted():
+            self.record.set_alarms(now, self._wrong(now))
+
+    def _wrong(self, now: float) -> dict[str, str]:
+        """Alarm → words."""
         words = {name: text for name, text in self._problems.items() if name in ALARMS}
         newest, alarms = self.record.newest(), self.rules.alarms
         age = now - (self.record.begun if newest is None else newest + self._step)
@@ -349,10 +373,7 @@ class Service:
             out = fleet.enrolled - fleet.inside
             if fleet.inside < self.rules.fleet.at_least or out > alarms.homes_out * fleet.enrolled:
                 words["homes"] = f"{fleet.inside} of {fleet.enrolled} homes take part, {fleet.needed} are needed"
-        try:
-            self.record.set_alarms(now, words)
-        except UsageError as error:
-            self._problems["record"] = str(error)
+        return words
 
     def _fleet(self, now: float) -> FleetState | None:
         if self._look is None:
@@ -366,7 +387,24 @@ class Service:
         return fleet_state(roster, fleet, runs[0].out if runs else {}, now, self.rules)
 
     def state(self, now: float) -> State:
-        """Everything that a page, a program or a sink may be shown."""
+        """Everything that a page, a program or a sink may be shown. While the record cannot be read: what was shown
+        last, and the alarm."""
+        try:
+            self._shown = self._state(now)
+        except RecordError as error:
+            self._problems["record"] = str(error)
+            if self._shown is None:
+                raise
+            before = {alarm.name: alarm for alarm in self._shown.alarms}
+            since = before.pop("record").since if "record" in before else now
+            alarms = [*before.values(), explained(AlarmRow(name="record", since=since, words=str(error)))]
+            self._shown = msgspec.structs.replace(
+                self._shown, time=now, doing=self._doing, next_asking=self.next_asking(now), alarms=alarms,
+                health=_health(alarms),
+            )  # fmt: skip
+        return self._shown
+
+    def _state(self, now: float) -> State:
         newest = self.record.newest()
         past = self._kept.observed((newest or 0) - SHOWN_PAST.total_seconds()) if newest is not None else pd.DataFrame()
         last = past.iloc[-1] if len(past) else None
@@ -374,10 +412,9 @@ class Service:
         if "record" in self._problems and all(row.name != "record" for row in rows):  # that could not be written either
             rows.append(AlarmRow(name="record", since=now, words=self._problems["record"]))
         alarms = [explained(row) for row in rows]
-        why = [alarm.words for alarm in alarms if alarm.failure]
         return State(
             time=now, begun=self.record.begun, rows=self.record.count(), doing=self._doing,
-            next_asking=self.next_asking(now), health=Health(ok=not why, why=why),
+            next_asking=self.next_asking(now), health=_health(alarms),
             now=None if last is None or newest is None else Newest(
                 time=float(newest), aggregate_temp_c=float(last["aggregate_temp_c"]), load_kw=float(last["load_kw"]),
                 homes=int(last["agents"]),
@@ -391,6 +428,11 @@ class Service:
             flexibility=self._offer, fleet=self._fleet(now), runs=self.record.runs(SHOWN_RUNS),
             decisions=self.record.decisions(SHOWN_DECISIONS), alarms=alarms,
         )  # fmt: skip
+
+
+def _health(alarms: Sequence[Alarm]) -> Health:
+    why = [alarm.words for alarm in alarms if alarm.failure]
+    return Health(ok=not why, why=why)
 
 
 def _ahead(table: pd.DataFrame, origin: pd.Timestamp) -> dict[str, float | None] | None:
@@ -435,7 +477,8 @@ async def operate(
 
     def show() -> None:
         if publish is not None:
-            publish(service.state(clock()))
+            with suppress(RecordError):  # nothing could be read from the start: it is tried again, and noted
+                publish(service.state(clock()))
 
     while True:
         plan = service.asking(clock())

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from atdm.errors import UsageError
+from atdm.errors import UsageError, write_error
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -17,7 +17,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise UsageError(f"cannot write beside {folder}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write beside {folder}") from None
     try:
         for name, content in files.items():
             target = staging / name
@@ -31,7 +31,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(staging / name, folder / name)
     except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write {folder}") from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -66,4 +66,4 @@ def _partial(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield path.with_name(path.name + ".partial")
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; choose a file you may write") from None
+        raise write_error(error, f"cannot write {path}", "choose a file you may write") from None

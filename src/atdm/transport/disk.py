@@ -1,7 +1,8 @@
 """Agents' state on disk: one journal file each, and the folder in which a simulation keeps all of its agents.
 
-A journal is a line of magic and then frames: length, hash, content. The first frame is the snapshot, the others are
-entries. Each hash covers the one before it, so that a frame cannot be lost from the middle or moved.
+A journal is a line of magic and then frames: length, its check, hash, content. The first frame is the snapshot, the
+others are entries. Each hash covers the one before it, so that a frame cannot be lost from the middle or moved. The
+check tells a length that was damaged from a frame that was cut short.
 
     replace   a new file beside the old one, forced to disk, renamed over it
     append    one frame at the end, forced to disk; a frame cut short by a crash was never answered and is dropped
@@ -18,13 +19,14 @@ from typing import BinaryIO
 import msgspec
 
 from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
-from atdm.errors import DataError, UsageError
+from atdm.errors import DataError, UsageError, write_error
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store
 
-MAGIC = b"atdm-journal-2\n"
-_LENGTH, _HASH = 8, 32
+MAGIC = b"atdm-journal-3\n"
+UNCHECKED = b"atdm-journal-2\n"  # lengths without a check: still read, and MAGIC from the next snapshot on
+_LENGTH, _CHECK, _HASH = 8, 8, 32
 
 
 class Disk(Store):
@@ -33,6 +35,7 @@ class Disk(Store):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._end, self._chain = 0, b""  # of the last whole frame
+        self._checked = True  # whether its lengths have a check
 
     def __repr__(self) -> str:
         return f"Disk({self.path})"
@@ -41,7 +44,8 @@ class Disk(Store):
         if not self.path.exists():
             return None, []
         data = self.path.read_bytes()
-        if not data.startswith(MAGIC):
+        self._checked = data.startswith(MAGIC)
+        if not self._checked and not data.startswith(UNCHECKED):
             raise DataError(
                 f"{self.path} is not an agent's journal of this version: one of the first edition cannot be carried "
                 "over, enrol the agent anew; else restore the file"
@@ -52,12 +56,12 @@ class Disk(Store):
         return frames[0], frames[1:]
 
     def replace(self, snapshot: bytes) -> None:
-        frame, chain = _frame(b"", snapshot)
+        frame, chain = _frame(b"", snapshot, checked=True)
         replace_file(self.path, MAGIC + frame)
-        self._end, self._chain = len(MAGIC) + len(frame), chain
+        self._end, self._chain, self._checked = len(MAGIC) + len(frame), chain, True
 
     def append(self, entry: bytes) -> None:
-        frame, chain = _frame(self._chain, entry)
+        frame, chain = _frame(self._chain, entry, self._checked)
         try:
             with self.path.open("r+b") as file:
                 file.truncate(self._end)
@@ -65,30 +69,38 @@ class Disk(Store):
                 file.write(frame)
                 _force(file)
         except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}; nothing was sent, free the disk") from None
+            raise write_error(error, f"cannot write {self.path}, nothing was sent", "mend its permissions") from None
         self._end, self._chain = self._end + len(frame), chain
 
     def _frames(self, data: bytes) -> list[bytes]:
         frames: list[bytes] = []
         self._end, self._chain = len(MAGIC), b""
         while self._end < len(data):
-            head = self._end + _LENGTH + _HASH
-            size = int.from_bytes(data[self._end : self._end + _LENGTH], "little")
-            if head + size > len(data) or not any(data[self._end :]):  # cut short, or allocated and never written
+            head = self._end + _LENGTH + (_CHECK if self._checked else 0) + _HASH
+            if head > len(data) or not any(data[self._end :]):  # cut short, or allocated and never written
+                break
+            length = data[self._end : self._end + _LENGTH]
+            size = int.from_bytes(length, "little")
+            sound = data[self._end : head - _HASH] == _length(self._chain, length, self._checked)
+            if sound and head + size > len(data):  # cut short
                 break
             content = data[head : head + size]
-            frame, chain = _frame(self._chain, content)
-            if frame != data[self._end : head + size]:
+            frame, chain = _frame(self._chain, content, self._checked)
+            if not sound or frame != data[self._end : head + size]:
                 raise DataError(f"{self.path} is damaged at byte {self._end}: restore the whole folder")
             frames.append(content)
             self._end, self._chain = head + size, chain
         return frames
 
 
-def _frame(chain: bytes, content: bytes) -> tuple[bytes, bytes]:
+def _frame(chain: bytes, content: bytes, checked: bool) -> tuple[bytes, bytes]:
     length = len(content).to_bytes(_LENGTH, "little")
     hashed = sha256(chain + length + content).digest()
-    return length + hashed + content, hashed
+    return _length(chain, length, checked) + hashed + content, hashed
+
+
+def _length(chain: bytes, length: bytes, checked: bool) -> bytes:
+    return length + sha256(b"length" + chain + length).digest()[:_CHECK] if checked else length
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -96,7 +108,7 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # created with mode 0600
     except OSError as error:
-        raise UsageError(f"cannot write to {path.parent}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write to {path.parent}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -105,7 +117,7 @@ def replace_file(path: Path, data: bytes) -> None:
         _force_folder(path.parent)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}; the old file is unchanged") from None
+        raise write_error(error, f"cannot write {path}, the old file is unchanged") from None
 
 
 def lock(folder: Path, name: str = ".lock") -> BinaryIO:
@@ -113,7 +125,7 @@ def lock(folder: Path, name: str = ".lock") -> BinaryIO:
     try:
         file = (folder / name).open("wb")
     except OSError as error:
-        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose a folder you may write to") from None
+        raise write_error(error, f"cannot write to {folder}") from None
     if sys.platform != "win32":
         import fcntl
 
@@ -132,7 +144,7 @@ class StateFolder:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise UsageError(f"cannot make {folder}: {error.strerror}; choose a folder you may write to") from None
+            raise write_error(error, f"cannot make {folder}") from None
         self.folder, self._lock = folder, lock(folder)
         key = folder / "simulation.key"
         try:
