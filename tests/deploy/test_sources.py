@@ -1,6 +1,7 @@
 """Agents whose readings are in databases give the model of agents whose readings are in files."""
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pandas as pd
 import pytest
 
 import atdm
+from atdm.data.check import quality
 from atdm.data.format import Format
-from atdm.data.sources import open_source
+from atdm.data.sources import Rows, Source, open_source
+from atdm.data.sources.table import Table
 from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import BACK, OwnReadings
@@ -133,3 +136,84 @@ def test_what_is_wrong_with_a_source_is_for_the_agents_own_log(tmp_path):
         made.states(entity, [1000.0], [20], {"unit_of_measurement": unit})
     with pytest.raises(DataError, match="has no readings since 2024-01-01T00:00:00Z, where the weather begins"):
         own.read()
+
+
+DAY, HALF_HOUR = 86400, 1800
+NOW = int(time.time()) // HALF_HOUR * HALF_HOUR
+
+
+class Live(Source):
+    """A home's recorder: half-hours up to `end`, and what is wrong with some of them."""
+
+    name = "live:home"
+
+    def __init__(self, *, days: int = 20, end: int = NOW) -> None:
+        self.begin, self.end = NOW - days * DAY, end
+        self.extra: list[int] = []  # stamps of more rows
+        self.temperature: dict[int, float] = {}  # by stamp
+        self.load: dict[int, float] = {}
+
+    def rows(self, since: int | None = None) -> Rows:
+        stamps = np.array([*range(self.begin, self.end, HALF_HOUR), *self.extra])
+        count = (stamps // HALF_HOUR).tolist()
+        warm = [self.temperature.get(t, 20 + 0.1 * (n % 7)) for t, n in zip(stamps.tolist(), count, strict=True)]
+        load = [self.load.get(t, 1.0 + n % 3) for t, n in zip(stamps.tolist(), count, strict=True)]
+        return Rows(stamps, np.array(warm), np.array(load)).after(since)
+
+
+def own_of(source: Source) -> OwnReadings:
+    return OwnReadings(source, None, "home", Format())
+
+
+def write_table(source: Live, path: Path) -> None:
+    found = source.rows()
+    stamps = pd.to_datetime(found.time, unit="s", utc=True).strftime("%Y-%m-%dT%H:%M:%SZ")
+    columns = {"time": stamps, "agent": "home", "indoor_temp_c": found.temperature, "load_kw": found.load}
+    pd.DataFrame(columns).to_csv(path, index=False)
+
+
+@pytest.mark.parametrize("kind", ["table", "live"])
+def test_a_row_stamped_in_the_future_is_left_out_and_said_and_reading_goes_on(kind, tmp_path):
+    source, path = Live(end=NOW - DAY), tmp_path / "home.csv"
+    source.extra = [NOW + 400 * DAY]
+    write_table(source, path)
+    own = own_of(source if kind == "live" else Table(path))
+    assert own.read().time[-1] == NOW - DAY - HALF_HOUR
+    [note] = [note for note in own.notes if "later" in note]
+    assert "1 rows left out that are later than this machine's clock" in note
+    source.end = NOW
+    write_table(source, path)
+    said: list[str] = []
+    assert own.read_again(said.append).time[-1] == NOW - HALF_HOUR
+    assert said == []  # nothing that was not said before
+    source.extra.append(NOW + 401 * DAY)
+    write_table(source, path)
+    for _ in range(2):
+        own.read_again(said.append)
+    assert len(said) == 1 and "2 rows left out" in said[0]
+
+
+def test_the_row_that_is_being_measured_is_not_in_the_future():
+    own = own_of(Live(end=NOW + 2 * HALF_HOUR))  # its last one begins within a step of now
+    assert own.read().time[-1] == NOW + HALF_HOUR and own.notes == ()
+
+
+def test_stamps_in_milliseconds_are_refused_in_a_line_that_says_so():
+    class Milliseconds(Live):
+        def rows(self, since: int | None = None) -> Rows:
+            found = super().rows()
+            return Rows(1000 * found.time, found.temperature, found.load).after(since)
+
+    with pytest.raises(DataError, match="^live:home: all 960 rows are later .*: give stamps in seconds since 1970 UTC"):
+        own_of(Milliseconds()).read()
+    assert "all 960 rows are later" in quality(Milliseconds()).problems[0]
+
+
+def test_rows_read_under_a_clock_that_was_ahead_are_asked_for_again(monkeypatch):
+    source = Live(end=NOW + 10 * DAY)
+    own = own_of(source)
+    clock = [NOW + 10 * DAY]
+    monkeypatch.setattr("atdm.deploy.own.time.time", lambda: float(clock[0]))
+    assert own.read().time[-1] == NOW + 10 * DAY - HALF_HOUR
+    clock[0], source.end = NOW, NOW - HALF_HOUR
+    assert own.read_again([].append).time[-1] == NOW - 2 * HALF_HOUR

@@ -3,6 +3,7 @@
 Rule 1: the verdict and its words are those of the strict reader on the same file (rules.py, tables.py).
 Rule 2: before the weather ends, rows lacking weather are dropped; later rows are for observations, which need none.
 Rule 3: the home's own gaps of up to `longest` are filled, linearly, and counted (gaps.py); nothing else is.
+Rule 4: a row later than the clock measures nothing yet: it is left out, and that is said.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,25 @@ from atdm.errors import DataError
 from atdm.types import FloatArray, IntArray
 
 DAY = 86400  # [s]
+
+
+def not_later(rows: Rows, now: int, name: str) -> tuple[Rows, tuple[str, ...]]:
+    """Rows up to a step after the clock, and what was left out in words. now: s since 1970 UTC.
+
+    One row stamped in the future would be the newest for good: no later one would be asked for until its day comes.
+    """
+    step = min(commonest_step(rows.time) or 0, DAY)  # of two rows, one in the future, the step says nothing
+    kept = int(np.searchsorted(rows.time, now + step, side="right"))
+    late = len(rows) - kept
+    if not late:
+        return rows, ()
+    if not kept:
+        raise DataError(
+            f"{name}: all {late} rows are later than this machine's clock, {stamp(now)}: give stamps in seconds since "
+            "1970 UTC, not in milliseconds, or set the clock"
+        )
+    left = Rows(rows.time[:kept], rows.temperature[:kept], rows.load[:kept], rows.notes, rows.agent)
+    return left, (f"{name}: {late} rows left out that are later than this machine's clock: check stamps and clock",)
 
 
 def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Filled:
