@@ -217,3 +217,61 @@ def test_rows_read_under_a_clock_that_was_ahead_are_asked_for_again(monkeypatch)
     assert own.read().time[-1] == NOW + 10 * DAY - HALF_HOUR
     clock[0], source.end = NOW, NOW - HALF_HOUR
     assert own.read_again([].append).time[-1] == NOW - 2 * HALF_HOUR
+
+
+def test_an_error_code_of_a_live_source_is_lacking_and_said_and_the_home_stays_in():
+    source = Live(end=NOW - 2 * DAY)
+    own = own_of(source)
+    before = own.read()
+    assert own.notes == ()
+    bad = NOW - DAY
+    source.end, source.temperature[bad] = NOW, -127.0
+    said: list[str] = []
+    found = own.read_again(said.append)
+    assert len(found.time) == len(before.time) + 2 * 48 and found.filled[found.time == bad].all()  # a gap of one row
+    assert found.temperature.min() >= 20
+    assert len(said) == 1 and "temperature is outside -30 to 70 °C in 1 rows, taken as lacking there" in said[0]
+    source.end += HALF_HOUR
+    assert len(own.read_again(said.append).time) == len(found.time) + 1 and len(said) == 1  # once
+    afresh = own_of(source)  # a restart reads it too
+    np.testing.assert_array_equal(afresh.read().time[:-1], found.time)
+    assert "in 1 rows" in afresh.notes[0]
+    checked = quality(source)
+    assert checked.problems == () and any("in 1 rows" in note for note in checked.notes)
+
+
+def test_the_same_in_a_load_is_lacking_for_as_long_as_it_lasts():
+    source = Live()
+    for step in range(10):  # five hours: too long to fill
+        source.load[NOW - 5 * DAY + step * HALF_HOUR] = 65535.0
+    found = own_of(source).read()
+    assert len(found.time) == 960 - 10 and found.load.max() <= 3
+
+
+@pytest.mark.parametrize("bad, refused", [(48, False), (49, True)])
+def test_more_than_a_twentieth_of_impossible_values_is_refused(bad, refused):
+    source = Live()
+    source.temperature = {source.begin + 10 * step * HALF_HOUR: 85.0 for step in range(bad)}
+    problem = "temperature is 85 at .*, outside -30 to 70 °C"
+    if refused:
+        with pytest.raises(DataError, match=problem):
+            own_of(source).read()
+        assert "is 85 at" in quality(source).problems[0]
+    else:
+        own_of(source).read()
+
+
+def test_another_unit_is_refused_as_before_even_where_few_of_its_values_are_impossible():
+    source = Live()
+    on = {source.begin + step * HALF_HOUR: 12_000.0 for step in range(30)}  # W, of a heater that is off but for 3 %
+    source.load = {stamp: on.get(stamp, 0.0) for stamp in range(source.begin, source.end, HALF_HOUR)}
+    with pytest.raises(DataError, match="load peaks at 12000, looks like W, not kW"):
+        own_of(source).read()
+
+
+def test_an_impossible_value_in_a_table_is_refused_as_before(tmp_path):
+    source = Live()
+    source.temperature[NOW - DAY] = -127.0
+    write_table(source, tmp_path / "home.csv")
+    with pytest.raises(DataError, match="indoor_temp_c of agent 'home' is -127 at .*, outside -30 to 70 °C"):
+        own_of(Table(tmp_path / "home.csv")).read()

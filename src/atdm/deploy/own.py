@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from atdm.data.format import Format
-from atdm.data.own import not_later, own_readings, weather_faults
+from atdm.data.own import not_later, own_readings, possible, weather_faults
 from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
@@ -58,9 +58,10 @@ class OwnReadings:
                 f"{self.source.name}: has no readings{since}{why}{f' ({said})' if said else ''}: check that it has "
                 "some of that time"
             )
-        rows, done = not_later(rows, int(time.time()), self.source.name)
-        own = own_readings(rows, self.source, sky, length(self.declared.fill, zero=True))
-        self._rows, self._done = rows, done
+        rows, late = not_later(rows, int(time.time()), self.source.name)
+        judged, impossible = possible(rows, self.source, self.source.name)
+        own = own_readings(judged, self.source, sky, length(self.declared.fill, zero=True))
+        self._rows, self._done = rows, (*late, *impossible)  # as read: what is lacking is counted over all of them
         return Readings(own.time, own.temperature, own.load, own.filled)
 
     def read_again(self, say: Callable[[str], None]) -> Readings:
