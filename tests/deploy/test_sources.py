@@ -1,10 +1,13 @@
 """Agents whose readings are in databases give the model of agents whose readings are in files."""
 
 import asyncio
+import errno
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -15,12 +18,14 @@ from atdm.data.check import quality
 from atdm.data.format import Format
 from atdm.data.sources import Rows, Source, open_source
 from atdm.data.sources.table import Table
-from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
+from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import BACK, OwnReadings
 from atdm.deploy.rehearse import plan_of, set_up
-from atdm.errors import DataError
+from atdm.errors import DataError, RunAborted
+from atdm.protocol.messages import Announce, encode
 from atdm.protocol.options import fit_options
+from atdm.protocol.plan import Collect
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.data.recorded import TEMPERATURE, Recorded
@@ -275,3 +280,50 @@ def test_an_impossible_value_in_a_table_is_refused_as_before(tmp_path):
     write_table(source, tmp_path / "home.csv")
     with pytest.raises(DataError, match="indoor_temp_c of agent 'home' is -127 at .*, outside -30 to 70 °C"):
         own_of(Table(tmp_path / "home.csv")).read()
+
+
+@pytest.mark.parametrize("error", [OSError, KeyError, RecursionError, RunAborted])
+def test_whatever_a_source_raises_keeps_its_home_out_and_is_logged_by_its_type_alone(error, tmp_path):
+    """In the announcement's own handler: what it raises would end the process with every other home in it."""
+
+    class Fails(Live):
+        fails = False
+
+        def rows(self, since: int | None = None) -> Rows:
+            if self.fails:
+                raise error("password hunter2, 21.5 °C")
+            return super().rows(since)
+
+    source, said = Fails(end=NOW - DAY), []
+    theatre = Theatre(tmp_path)
+    files = AgentFiles(identity=theatre.stage.identity(theatre.stage.names[0]), data=source)
+    running = prepare_agent(files, theatre.stage.roster, OwnWeather(), Rules(), say=said.append)
+    with closing(running):
+        link = link_agent(running, ("tls://127.0.0.1:1",), said.append)
+        source.fails = True
+        plan = Collect(step_seconds=HALF_HOUR, start=NOW // DAY * DAY - DAY, length=48)
+        announce = Announce(plan=plan, roster=running.kept.newest().hash(), attempt=1)
+        [refusal] = link._answer(0, encode(announce))
+    assert b"its readings cannot be read at present: see this agent's own log" in refusal
+    assert any(f"cannot be read ({error.__name__})" in line for line in said)
+    assert not any("hunter2" in line or "21.5" in line for line in said) and b"hunter2" not in refusal
+    with pytest.raises(DataError, match=f"^live:home: cannot be read .{error.__name__}.: ") as caught:
+        own_of(source).read()  # nor at the start
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_source_that_gives_something_else_than_rows_is_named():
+    source = Live()
+    source.rows = lambda since=None: [(NOW, 20.0, 1.0)]
+    with pytest.raises(DataError, match="^live:home: gave a list, not Rows: mend its package$"):
+        own_of(source).read()
+
+
+def test_a_disk_that_fails_under_a_table_keeps_its_home_out(tmp_path, monkeypatch):
+    write_table(Live(), tmp_path / "home.csv")
+    own, said = own_of(Table(tmp_path / "home.csv")), []
+    own.read()
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+    with pytest.raises(DataError, match="^its readings cannot be read at present"):
+        own.read_again(said.append)
+    assert "cannot be read (OSError)" in said[0]

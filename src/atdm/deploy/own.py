@@ -5,7 +5,10 @@ Rule 1: what is wrong with readings may quote one. Whoever starts the agent is t
 Rule 2: of a source that is not a file only the last days are asked for again; earlier rows stay as they were read.
 Rule 3: a source is asked for no rows from before the home's weather begins; where it has none, for those of the last
         `history` days. A file without weather is read whole.
-Rule 4: what is done to readings here is said: at the start with the source's notes, later in the log, once.
+Rule 4: a source may be somebody else's code. Whatever it raises keeps this home out of a run and ends no process, which
+        may serve other homes; of an exception that is not ours only the type is said, because its words may quote
+        a reading or a password.
+Rule 5: what is done to readings here is said: at the start with the source's notes, later in the log, once.
 """
 
 import logging
@@ -91,11 +94,25 @@ class OwnReadings:
     def _since(self, first: int | None) -> Rows:
         known = None if isinstance(self.source, Table) else self._rows  # a file is read whole in any case
         if known is None or first is None:
-            return self.source.rows(first)
+            return self._ask(first)
         since = min(int(known.time[-1]), int(time.time())) - BACK  # a clock that was ahead leaves rows to ask for again
         if since <= first:
-            return self.source.rows(first)
-        return _joined(known.after(first), self.source.rows(since), since)
+            return self._ask(first)
+        return _joined(known.after(first), self._ask(since), since)
+
+    def _ask(self, since: int | None) -> Rows:
+        try:
+            rows = self.source.rows(since)
+        except (DataError, UsageError):
+            raise
+        except Exception as error:
+            if isinstance(self.source, Table) and not isinstance(error, OSError):
+                raise  # ours to mend
+            text = f"{self.source.name}: cannot be read ({type(error).__name__}): see that it is there and answers"
+            raise DataError(text) from None
+        if not isinstance(rows, Rows):
+            raise DataError(f"{self.source.name}: gave a {type(rows).__name__}, not Rows: mend its package")
+        return rows
 
 
 def _joined(known: Rows, now: Rows, since: int) -> Rows:
