@@ -24,8 +24,9 @@ from atdm.protocol.plan import VERSION
 
 CONNECT_SECONDS = 5.0  # a server that takes longer is not in reach
 OURS = (  # files that atdm makes; of others only the number is told
-    "authority.json", "authority.key", "ca.key", "dither.key", "enrolled.json", "enrolment.json", "identity.key",
-    "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json", ".lock",
+    "authority.json", "authority.key", "begun", "ca.key", "dither.key", "enrolled.json", "enrolment.json",
+    "identity.key", "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json",
+    ".lock",
 )  # fmt: skip
 PRIVATE = ("authority.key", "ca.key", "dither.key", "identity.key", "journal", "nats.key", "server.key")
 
