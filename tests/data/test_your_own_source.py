@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from atdm.data.sources import open_source
-from atdm.errors import UsageError
+from atdm.errors import DataError, UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 START, STEP, ROWS = 1_704_067_200, 1800, 48
@@ -68,6 +68,11 @@ def test_a_source_of_twenty_lines_is_installed_and_read(installed, gateway):
     np.testing.assert_allclose(rows.load, np.arange(ROWS) / 10)
     assert len(source.rows(START + 10 * STEP)) == ROWS - 11
     assert Readings.asked[-1] == f"/api/zones/3/readings?after={START + 10 * STEP}"
+
+
+def test_the_example_says_in_one_line_that_its_gateway_is_off(installed):
+    with pytest.raises(DataError, match="^gateway:http://127.0.0.1:9: does not answer: see that the gateway is on$"):
+        open_source("gateway:http://127.0.0.1:9").rows()
 
 
 def test_without_its_package_the_source_is_not_known(gateway):

@@ -4,19 +4,21 @@ import asyncio
 import struct
 from contextlib import closing
 from dataclasses import replace
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
 import pytest
 
 from atdm.data import Cluster
-from atdm.deploy.agent import link_agent
+from atdm.deploy.agent import AgentFiles, link_agent, prepare_agent
 from atdm.deploy.aggregator import fit_of
 from atdm.deploy.conductor import Conductor
 from atdm.deploy.enrolment import create_roster, read_agent
 from atdm.deploy.fleet import FleetFile
+from atdm.deploy.notices import OwnWeather
 from atdm.deploy.server import LocalServer
-from atdm.errors import PeerError, RunAborted, UsageError
+from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.account import ASKED_TOO_OFTEN, OTHER_WEIGHTING
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.layouts import open_layout
@@ -647,6 +649,56 @@ def test_running_agents_take_a_newer_roster_from_its_file_and_never_an_older_one
     with pytest.raises(PeerError, match="roster.json: roster 1 is older than 2.*get the newest from the enrolment"):
         fresh.seat(name)
     assert not (fresh.state(name) / "roster.json").exists()  # refused before it is kept
+
+
+# The account
+
+
+@pytest.mark.parametrize("folder", ["beside the keys", "elsewhere"])
+def test_a_home_that_has_lost_its_account_does_not_begin_another_under_the_same_key(fresh, tmp_path, folder):
+    name, said = fresh.stage.names[0], []
+    identity, state = fresh.stage.identity(name), tmp_path / "elsewhere" if folder == "elsewhere" else fresh.state(name)
+
+    def seat():
+        files = AgentFiles(identity=identity, data=fresh.stage.data(name), state=state)
+        return closing(prepare_agent(files, fresh.stage.roster, OwnWeather(), LOOSE, say=said.append))
+
+    for _ in range(2):  # started, and started again
+        with seat():
+            assert (identity / "begun").exists()
+    away = state.rename(tmp_path / "away")  # a volume that is not mounted
+    with pytest.raises(DataError, match="holds no account, but .* has had one: .*`atdm enroll replace`"), seat():
+        pass
+    assert not state.exists()  # nothing is left where it may be mounted
+    away.rename(state)
+    with seat() as found:
+        assert found is not None
+    (state / "journal").unlink()  # nor where the folder is there and empty
+    with pytest.raises(DataError, match="holds no account"), seat():
+        pass
+    in_process(fresh.stage, fresh.plan)  # which has accounts of its own, and says nothing of the home's
+    assert said == []
+
+
+def test_an_account_of_before_the_mark_is_marked_at_its_next_start(fresh):
+    name = fresh.stage.names[0]
+    for _ in range(2):
+        fresh.seat(name).close()
+        (fresh.stage.identity(name) / "begun").unlink()
+    fresh.seat(name).close()
+    assert (fresh.stage.identity(name) / "begun").exists()
+
+
+def test_keys_where_nothing_can_be_written_are_said_and_do_not_stop_a_home(fresh, monkeypatch):
+    monkeypatch.setattr("atdm.deploy.agent.replace_file", Mock(side_effect=UsageError("cannot write to keys")))
+    said: list[str] = []
+    fresh.seat(fresh.stage.names[0], say=said.append).close()
+    assert len(said) == 1 and "cannot write to keys; without the file `begun`" in said[0]
+
+
+def test_a_rehearsal_in_one_process_leaves_no_mark_on_its_homes(fresh):
+    in_process(fresh.stage, fresh.plan)
+    assert not any((fresh.stage.identity(name) / "begun").exists() for name in fresh.stage.names)
 
 
 # Plans that are not what they should be

@@ -1,23 +1,31 @@
 """Agents whose readings are in databases give the model of agents whose readings are in files."""
 
 import asyncio
+import errno
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import atdm
+from atdm.data.check import quality
 from atdm.data.format import Format
-from atdm.data.sources import open_source
-from atdm.deploy.agent import AgentFiles, RunningAgent, prepare_agent
+from atdm.data.sources import Rows, Source, open_source
+from atdm.data.sources.table import Table
+from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import BACK, OwnReadings
 from atdm.deploy.rehearse import plan_of, set_up
-from atdm.errors import DataError
+from atdm.errors import DataError, RunAborted
+from atdm.protocol.messages import Announce, encode
 from atdm.protocol.options import fit_options
+from atdm.protocol.plan import Collect
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.data.recorded import TEMPERATURE, Recorded
@@ -133,3 +141,189 @@ def test_what_is_wrong_with_a_source_is_for_the_agents_own_log(tmp_path):
         made.states(entity, [1000.0], [20], {"unit_of_measurement": unit})
     with pytest.raises(DataError, match="has no readings since 2024-01-01T00:00:00Z, where the weather begins"):
         own.read()
+
+
+DAY, HALF_HOUR = 86400, 1800
+NOW = int(time.time()) // HALF_HOUR * HALF_HOUR
+
+
+class Live(Source):
+    """A home's recorder: half-hours up to `end`, and what is wrong with some of them."""
+
+    name = "live:home"
+
+    def __init__(self, *, days: int = 20, end: int = NOW) -> None:
+        self.begin, self.end = NOW - days * DAY, end
+        self.extra: list[int] = []  # stamps of more rows
+        self.temperature: dict[int, float] = {}  # by stamp
+        self.load: dict[int, float] = {}
+
+    def rows(self, since: int | None = None) -> Rows:
+        stamps = np.array([*range(self.begin, self.end, HALF_HOUR), *self.extra])
+        count = (stamps // HALF_HOUR).tolist()
+        warm = [self.temperature.get(t, 20 + 0.1 * (n % 7)) for t, n in zip(stamps.tolist(), count, strict=True)]
+        load = [self.load.get(t, 1.0 + n % 3) for t, n in zip(stamps.tolist(), count, strict=True)]
+        return Rows(stamps, np.array(warm), np.array(load)).after(since)
+
+
+def own_of(source: Source) -> OwnReadings:
+    return OwnReadings(source, None, "home", Format())
+
+
+def write_table(source: Live, path: Path) -> None:
+    found = source.rows()
+    stamps = pd.to_datetime(found.time, unit="s", utc=True).strftime("%Y-%m-%dT%H:%M:%SZ")
+    columns = {"time": stamps, "agent": "home", "indoor_temp_c": found.temperature, "load_kw": found.load}
+    pd.DataFrame(columns).to_csv(path, index=False)
+
+
+@pytest.mark.parametrize("kind", ["table", "live"])
+def test_a_row_stamped_in_the_future_is_left_out_and_said_and_reading_goes_on(kind, tmp_path):
+    source, path = Live(end=NOW - DAY), tmp_path / "home.csv"
+    source.extra = [NOW + 400 * DAY]
+    write_table(source, path)
+    own = own_of(source if kind == "live" else Table(path))
+    assert own.read().time[-1] == NOW - DAY - HALF_HOUR
+    [note] = [note for note in own.notes if "later" in note]
+    assert "1 rows left out that are later than this machine's clock" in note
+    source.end = NOW
+    write_table(source, path)
+    said: list[str] = []
+    assert own.read_again(said.append).time[-1] == NOW - HALF_HOUR
+    assert said == []  # nothing that was not said before
+    source.extra.append(NOW + 401 * DAY)
+    write_table(source, path)
+    for _ in range(2):
+        own.read_again(said.append)
+    assert len(said) == 1 and "2 rows left out" in said[0]
+
+
+def test_the_row_that_is_being_measured_is_not_in_the_future():
+    own = own_of(Live(end=NOW + 2 * HALF_HOUR))  # its last one begins within a step of now
+    assert own.read().time[-1] == NOW + HALF_HOUR and own.notes == ()
+
+
+def test_stamps_in_milliseconds_are_refused_in_a_line_that_says_so():
+    class Milliseconds(Live):
+        def rows(self, since: int | None = None) -> Rows:
+            found = super().rows()
+            return Rows(1000 * found.time, found.temperature, found.load).after(since)
+
+    with pytest.raises(DataError, match="^live:home: all 960 rows are later .*: give stamps in seconds since 1970 UTC"):
+        own_of(Milliseconds()).read()
+    assert "all 960 rows are later" in quality(Milliseconds()).problems[0]
+
+
+def test_rows_read_under_a_clock_that_was_ahead_are_asked_for_again(monkeypatch):
+    source = Live(end=NOW + 10 * DAY)
+    own = own_of(source)
+    clock = [NOW + 10 * DAY]
+    monkeypatch.setattr("atdm.deploy.own.time.time", lambda: float(clock[0]))
+    assert own.read().time[-1] == NOW + 10 * DAY - HALF_HOUR
+    clock[0], source.end = NOW, NOW - HALF_HOUR
+    assert own.read_again([].append).time[-1] == NOW - 2 * HALF_HOUR
+
+
+def test_an_error_code_of_a_live_source_is_lacking_and_said_and_the_home_stays_in():
+    source = Live(end=NOW - 2 * DAY)
+    own = own_of(source)
+    before = own.read()
+    assert own.notes == ()
+    bad = NOW - DAY
+    source.end, source.temperature[bad] = NOW, -127.0
+    said: list[str] = []
+    found = own.read_again(said.append)
+    assert len(found.time) == len(before.time) + 2 * 48 and found.filled[found.time == bad].all()  # a gap of one row
+    assert found.temperature.min() >= 20
+    assert len(said) == 1 and "temperature is outside -30 to 70 °C in 1 rows, taken as lacking there" in said[0]
+    source.end += HALF_HOUR
+    assert len(own.read_again(said.append).time) == len(found.time) + 1 and len(said) == 1  # once
+    afresh = own_of(source)  # a restart reads it too
+    np.testing.assert_array_equal(afresh.read().time[:-1], found.time)
+    assert "in 1 rows" in afresh.notes[0]
+    checked = quality(source)
+    assert checked.problems == () and any("in 1 rows" in note for note in checked.notes)
+
+
+def test_the_same_in_a_load_is_lacking_for_as_long_as_it_lasts():
+    source = Live()
+    for step in range(10):  # five hours: too long to fill
+        source.load[NOW - 5 * DAY + step * HALF_HOUR] = 65535.0
+    found = own_of(source).read()
+    assert len(found.time) == 960 - 10 and found.load.max() <= 3
+
+
+@pytest.mark.parametrize("bad, refused", [(48, False), (49, True)])
+def test_more_than_a_twentieth_of_impossible_values_is_refused(bad, refused):
+    source = Live()
+    source.temperature = {source.begin + 10 * step * HALF_HOUR: 85.0 for step in range(bad)}
+    problem = "temperature is 85 at .*, outside -30 to 70 °C"
+    if refused:
+        with pytest.raises(DataError, match=problem):
+            own_of(source).read()
+        assert "is 85 at" in quality(source).problems[0]
+    else:
+        own_of(source).read()
+
+
+def test_another_unit_is_refused_as_before_even_where_few_of_its_values_are_impossible():
+    source = Live()
+    on = {source.begin + step * HALF_HOUR: 12_000.0 for step in range(30)}  # W, of a heater that is off but for 3 %
+    source.load = {stamp: on.get(stamp, 0.0) for stamp in range(source.begin, source.end, HALF_HOUR)}
+    with pytest.raises(DataError, match="load peaks at 12000, looks like W, not kW"):
+        own_of(source).read()
+
+
+def test_an_impossible_value_in_a_table_is_refused_as_before(tmp_path):
+    source = Live()
+    source.temperature[NOW - DAY] = -127.0
+    write_table(source, tmp_path / "home.csv")
+    with pytest.raises(DataError, match="indoor_temp_c of agent 'home' is -127 at .*, outside -30 to 70 °C"):
+        own_of(Table(tmp_path / "home.csv")).read()
+
+
+@pytest.mark.parametrize("error", [OSError, KeyError, RecursionError, RunAborted])
+def test_whatever_a_source_raises_keeps_its_home_out_and_is_logged_by_its_type_alone(error, tmp_path):
+    """In the announcement's own handler: what it raises would end the process with every other home in it."""
+
+    class Fails(Live):
+        fails = False
+
+        def rows(self, since: int | None = None) -> Rows:
+            if self.fails:
+                raise error("password hunter2, 21.5 °C")
+            return super().rows(since)
+
+    source, said = Fails(end=NOW - DAY), []
+    theatre = Theatre(tmp_path)
+    files = AgentFiles(identity=theatre.stage.identity(theatre.stage.names[0]), data=source)
+    running = prepare_agent(files, theatre.stage.roster, OwnWeather(), Rules(), say=said.append)
+    with closing(running):
+        link = link_agent(running, ("tls://127.0.0.1:1",), said.append)
+        source.fails = True
+        plan = Collect(step_seconds=HALF_HOUR, start=NOW // DAY * DAY - DAY, length=48)
+        announce = Announce(plan=plan, roster=running.kept.newest().hash(), attempt=1)
+        [refusal] = link._answer(0, encode(announce))
+    assert b"its readings cannot be read at present: see this agent's own log" in refusal
+    assert any(f"cannot be read ({error.__name__})" in line for line in said)
+    assert not any("hunter2" in line or "21.5" in line for line in said) and b"hunter2" not in refusal
+    with pytest.raises(DataError, match=f"^live:home: cannot be read .{error.__name__}.: ") as caught:
+        own_of(source).read()  # nor at the start
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_source_that_gives_something_else_than_rows_is_named():
+    source = Live()
+    source.rows = lambda since=None: [(NOW, 20.0, 1.0)]
+    with pytest.raises(DataError, match="^live:home: gave a list, not Rows: mend its package$"):
+        own_of(source).read()
+
+
+def test_a_disk_that_fails_under_a_table_keeps_its_home_out(tmp_path, monkeypatch):
+    write_table(Live(), tmp_path / "home.csv")
+    own, said = own_of(Table(tmp_path / "home.csv")), []
+    own.read()
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+    with pytest.raises(DataError, match="^its readings cannot be read at present"):
+        own.read_again(said.append)
+    assert "cannot be read (OSError)" in said[0]

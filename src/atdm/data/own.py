@@ -3,6 +3,9 @@
 Rule 1: the verdict and its words are those of the strict reader on the same file (rules.py, tables.py).
 Rule 2: before the weather ends, rows lacking weather are dropped; later rows are for observations, which need none.
 Rule 3: the home's own gaps of up to `longest` are filled, linearly, and counted (gaps.py); nothing else is.
+Rule 4: of a source that is not a table, values outside the limits are lacking, and that is said; a table, which can be
+        mended, is refused. More than a twentieth of the rows, or what looks like another unit, is refused for both.
+Rule 5: a row later than the clock measures nothing yet: it is left out, and that is said.
 """
 
 from collections.abc import Iterator
@@ -18,6 +21,49 @@ from atdm.errors import DataError
 from atdm.types import FloatArray, IntArray
 
 DAY = 86400  # [s]
+MOST_IMPOSSIBLE = 20  # at most one of so many rows: more is no sensor that fails now and then
+
+
+def not_later(rows: Rows, now: int, name: str) -> tuple[Rows, tuple[str, ...]]:
+    """Rows up to a step after the clock, and what was left out in words. now: s since 1970 UTC.
+
+    One row stamped in the future would be the newest for good: no later one would be asked for until its day comes.
+    """
+    step = min(commonest_step(rows.time) or 0, DAY)  # of two rows, one in the future, the step says nothing
+    kept = int(np.searchsorted(rows.time, now + step, side="right"))
+    late = len(rows) - kept
+    if not late:
+        return rows, ()
+    if not kept:
+        raise DataError(
+            f"{name}: all {late} rows are later than this machine's clock, {stamp(now)}: give stamps in seconds since "
+            "1970 UTC, not in milliseconds, or set the clock"
+        )
+    left = Rows(rows.time[:kept], rows.temperature[:kept], rows.load[:kept], rows.notes, rows.agent)
+    return left, (f"{name}: {late} rows left out that are later than this machine's clock: check stamps and clock",)
+
+
+def possible(rows: Rows, source: object, name: str) -> tuple[Rows, tuple[str, ...]]:
+    """Rows of a source that is not a table with values outside the limits lacking, and how many in words; where they
+    are too many, or look like another unit, they stay, and `faults` refuses them.
+
+    Nobody can mend one error code that a recorder keeps: refused, it would keep the home out for as long as it is read.
+    """
+    if isinstance(source, Table):
+        return rows, ()
+    said, columns = [], []
+    for what, values, (low, high), unit, other_unit in (
+        ("temperature", rows.temperature, limits.INDOOR_C, "°C", _other_temperature(rows.temperature, limits.INDOOR_C)),
+        ("load", rows.load, limits.LOAD_KW, "kW", _watts(rows.load)),
+    ):
+        beyond = (values < low) | (values > high)
+        count = int(np.count_nonzero(beyond))
+        if count and other_unit is None and MOST_IMPOSSIBLE * count <= len(rows):
+            values = np.where(beyond, np.nan, values)
+            text = f"{name}: {what} is outside {low:g} to {high:g} {unit} in {count} rows"
+            said.append(f"{text}, taken as lacking there: check the sensor")
+        columns.append(values)
+    return Rows(rows.time, columns[0], columns[1], rows.notes, rows.agent), tuple(said)
 
 
 def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Filled:
@@ -70,30 +116,45 @@ def weather_faults(sky: Sky) -> Iterator[str]:
 
 
 def _temperature_faults(values: FloatArray, time: IntArray, where: str, bounds: tuple[float, float]) -> Iterator[str]:
-    known = values[~np.isnan(values)]
-    median = float(np.median(known)) if len(known) else np.nan
-    for low, high, unit, conversion in limits.OTHER_TEMPERATURES:
-        if low <= median <= high:
-            yield f"{where} has median {median:.1f}, looks like {unit}, not °C: {conversion}"
-            return
-    high = float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0
-    if max(bounds) < high < 10 * max(bounds) and not (known % 1).any():
-        yield f"{where} has whole numbers beyond {max(bounds):g}, looks like 0.1°C, not °C: divide by 10"
+    other_unit = _other_temperature(values, bounds)
+    if other_unit is not None:
+        yield f"{where} {other_unit}"
         return
     yield from _outside(values, time, where, bounds, "°C")
 
 
+def _other_temperature(values: FloatArray, bounds: tuple[float, float]) -> str | None:
+    """Why these are not °C; None where they may be."""
+    known = values[~np.isnan(values)]
+    median = float(np.median(known)) if len(known) else np.nan
+    for low, high, unit, conversion in limits.OTHER_TEMPERATURES:
+        if low <= median <= high:
+            return f"has median {median:.1f}, looks like {unit}, not °C: {conversion}"
+    high = float(np.quantile(np.abs(known), 0.9)) if len(known) else 0.0
+    if max(bounds) < high < 10 * max(bounds) and not (known % 1).any():
+        return f"has whole numbers beyond {max(bounds):g}, looks like 0.1°C, not °C: divide by 10"
+    return None
+
+
 def _load_faults(rows: Rows, where: str) -> Iterator[str]:
-    size = np.abs(rows.load[~np.isnan(rows.load)])
+    other_unit = _watts(rows.load)
+    if other_unit is not None:
+        yield f"{where} {other_unit}"
+        return
+    yield from _outside(rows.load, rows.time, where, limits.LOAD_KW, "kW")
+
+
+def _watts(load: FloatArray) -> str | None:
+    """Why these are not kW; None where they may be."""
+    size = np.abs(load[~np.isnan(load)])
     size = size[size > 0]
     peak = float(np.quantile(size, 0.99, method="lower")) if len(size) else 0.0
     if peak > limits.WATT_PEAK:
-        yield (
-            f"{where} peaks at {peak:.0f}, looks like W, not kW: divide by 1000 (an agent that large in kW: give its "
-            "zones as agents)"
+        return (
+            f"peaks at {peak:.0f}, looks like W, not kW: divide by 1000 (an agent that large in kW: give its zones as "
+            "agents)"
         )
-        return
-    yield from _outside(rows.load, rows.time, where, limits.LOAD_KW, "kW")
+    return None
 
 
 def _outside(values: FloatArray, time: IntArray, where: str, bounds: tuple[float, float], unit: str) -> Iterator[str]:

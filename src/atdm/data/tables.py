@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from time import time as wall_clock
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from atdm.data.cluster import Cluster, assemble
 from atdm.data.files import Table, read_table
 from atdm.data.format import Format
 from atdm.data.keep import NS, Kept, keep
+from atdm.data.own import not_later, possible
 from atdm.data.sources.source import Source
 from atdm.errors import DataError, UsageError
 from atdm.types import IntArray
@@ -135,11 +137,12 @@ def read_home(source: Source, weather: WeatherTable | None) -> ZoneTable:
     """One home's readings from where they are, as its agent takes them: those from where the weather begins. Those
     after its end, which are for collecting, are not judged."""
     since = None if weather is None else int(weather.readings.index[0].timestamp()) - 1
-    found = source.rows(since)
+    found, late_rows = not_later(source.rows(since), int(wall_clock()), source.name)
+    found, impossible = possible(found, source, source.name)
     home = found.agent or "home"
     time = pd.DatetimeIndex(pd.to_datetime(found.time, unit="s", utc=True)).as_unit("ns")
     columns = {"code": 0, "time": time, "indoor_temp_c": found.temperature, "load_kw": found.load}
-    long, notes = pd.DataFrame(columns), found.notes
+    long, notes = pd.DataFrame(columns), (*found.notes, *late_rows, *impossible)
     if weather is not None and (late := int((time > weather.readings.index[-1]).sum())):
         long = long[(time <= weather.readings.index[-1])]
         notes = (*notes, f"{late} rows later than the weather are not judged")

@@ -23,7 +23,7 @@ from atdm.deploy.log import Line
 from atdm.deploy.notices import MARK, MOST_BYTES, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
-from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head, stamp_now
 from atdm.errors import AtdmError, DataError, PeerError, UsageError, write_error
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
@@ -33,9 +33,10 @@ from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot, newest_serial
-from atdm.transport.disk import Disk, lock
+from atdm.transport.disk import Disk, lock, replace_file
 from atdm.transport.nats import AgentLink, NatsConfig
 
+BEGUN = "begun"  # beside the keys once there is an account: from then on none means that it is lost
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOOK_SECONDS = 0.5  # between two looks at which connections stand, for systemd
 
@@ -77,11 +78,13 @@ def prepare_agent(
     history: int = HISTORY,
     host: Host | None = None,
     until: int | None = None,
+    apart: bool = False,
     say: Say = lambda _: None,
 ) -> RunningAgent:
     """Check everything that can be checked before anything is sent.
 
     roster: None where it was published before, or is still to come. until: read no later stamp before asked to.
+    apart: with another account than the home's own one, as only a rehearsal that compares two runs may.
     """
     declared = Format() if declared is None else declared
     keys = read_agent(files.identity)
@@ -93,6 +96,8 @@ def prepare_agent(
     for note in own.notes:
         say(Line(note, event="note", agent=keys.name))
     state = files.identity / "state" if files.state is None else files.state
+    if not apart:
+        _refuse_lost_account(files.identity, state)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -118,10 +123,33 @@ def prepare_agent(
             find_weather=kept.weather,
             owner=lambda: choice_of(state),
         )
+        if not apart:
+            _mark_begun(files.identity, keys.name, say)
     except BaseException:
         held.close()
         raise
     return RunningAgent(agent, keys, kept, state, History(state), held)
+
+
+def _refuse_lost_account(identity: Path, state: Path) -> None:
+    """With its keys and an empty account a home would give again what it gave before, in other companies."""
+    if (identity / BEGUN).exists() and not (state / JOURNAL).exists():
+        raise DataError(
+            f"{state}: holds no account, but {identity} has had one: mount or name the state folder it last ran with; "
+            "if that is lost, make a new key (`atdm enroll agent`) for the authority to enrol (`atdm enroll replace`)"
+        )
+
+
+def _mark_begun(identity: Path, name: str, say: Say) -> None:
+    """Once the journal is there and before anything is answered; for an account of before this mark, at its next
+    start."""
+    if (identity / BEGUN).exists():
+        return
+    try:
+        replace_file(identity / BEGUN, f"{stamp_now()}\n".encode())
+    except AtdmError as error:  # keys may be where nothing can be written, and the state elsewhere
+        text = f"{error}; without the file `{BEGUN}` beside its keys a lost state folder will go unnoticed"
+        say(Line(text, event="note", agent=name, level=logging.WARNING))
 
 
 def read_account(state: Path) -> Account:

@@ -27,8 +27,9 @@ LEAST_DAYS = 30  # of a server's certificate: time to sign a roster and carry it
 RENEW = "let the authority sign the roster again (`atdm enroll roster`) and give the server its new files"
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 OURS = (  # files that atdm makes; of others only the number is told
-    "authority.json", "authority.key", "ca.key", "dither.key", "enrolled.json", "enrolment.json", "identity.key",
-    "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json", ".lock",
+    "authority.json", "authority.key", "begun", "ca.key", "dither.key", "enrolled.json", "enrolment.json",
+    "identity.key", "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json",
+    ".lock",
 )  # fmt: skip
 PRIVATE = ("authority.key", "ca.key", "dither.key", "identity.key", "journal", "nats.key", "server.key")
 

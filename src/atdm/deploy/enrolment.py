@@ -1,7 +1,8 @@
 """Key folders and the files parties exchange before the first run.
 
     authority.json     public: the authority's key and the CA of the NATS servers; every party pins it
-    NAME/              an agent's folder: identity.key, dither.key, nats.key (0600), authority.json, enrolment.json
+    NAME/              an agent's folder: identity.key, dither.key, nats.key (0600), authority.json, enrolment.json;
+                       begun, once it has an account
     aggregator/        the aggregator's: nats.key (0600), authority.json, enrolment.json
     enrolment.json     public, signed by its own identity: what the authority needs to enrol somebody
     enrolled.json      the authority's record: the roster's number, and every key that was ever in one

@@ -364,7 +364,7 @@ def run_beside(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggrega
         running = prepare_agent(
             files, stage.roster, OwnWeather(path=stage.weather, declared=stage.declared), stage.rules,
             declared=stage.declared, host=host,
-            until=int(window(plan)[-1]),
+            until=int(window(plan)[-1]), apart=True,
         )  # fmt: skip
         running.close()  # nobody else knows its folder
         agents.append(running.agent)
