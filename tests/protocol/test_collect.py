@@ -68,7 +68,7 @@ def test_under_a_fit_it_is_the_state_of_that_fit_continued() -> None:
 
 
 def test_what_is_collected_is_dithered() -> None:
-    here = world(rules=replace(LOOSE, dither=0.05, quantum=0.1))  # ten times that under equal weights
+    here = world(rules=replace(LOOSE, dither=0.5, quantum=0.1))
     off = np.abs(watch(here, here.collect(0, ROWS)).state - here.cluster.temperature.to_numpy().mean(axis=1))
     assert 1e-3 < off.max() < 0.025  # means of numbers uniform in ±0.025 K
 

@@ -40,7 +40,7 @@ from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
-from tests.lab.attacks import test_fine_state, test_resolutions
+from tests.lab.attacks import test_fine_state
 from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_rounding, test_secrets
 from tests.reliability import test_rules as claims
@@ -465,8 +465,8 @@ MUTANTS = (
     Mutant("account", "120 of 365 days, in so many", (Constant(account, "OF_DAYS", 364),),
            every(test_account.test_fitted_weights_touch_at_most_120_of_any_365_days)),
     Mutant("account", "readings stay as they first left",
-           (Edit(AgentContext, "sendable", "account.as_sent(dithered(own, self.secret, width, quantum), rows)",
-                "dithered(own, self.secret, width, quantum)"),), claims.test_readings_stay_as_they_first_left),
+           (Edit(AgentContext, "sendable", "account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)",
+                "dithered(own, self.secret, rules.dither, quantum)"),), claims.test_readings_stay_as_they_first_left),
     Mutant("account", "numbers of a fit are booked before they leave", off((BlindPart, "_ask", BOOKED)),
            claims.test_every_answer_is_on_the_account_before_it_leaves),
     Mutant("account", "readings of a fit are kept and their days settled before they leave",
@@ -509,8 +509,6 @@ MUTANTS = (
     Mutant("account", "the quantum of the dither is looked for again",
            (Edit(Agent, "_verdict", "self._see_quantum()", "pass"),),
            claims.test_the_quantum_of_the_dither_is_what_was_found_and_survives_a_restart),
-    Mutant("sum", "the dither of equal weights is a quantum wide", (Constant(readings, "EQUAL_WIDER", 1),),
-           partial(with_patch, partial(test_resolutions.test_a_finer_sensor_is_not_in_the_sum_of_coarse_ones, False))),
     # In or out
     Mutant("in or out", "half of a day's rows", (Edit(company, "_has_enough", HALF, "True"),),
            claims.test_an_agent_is_in_on_days_with_half_of_their_rows),

@@ -375,11 +375,11 @@ def test_what_leaves_is_dithered() -> None:
 
 
 def test_the_quantum_of_the_dither_is_never_finer_than_before() -> None:
-    """Two equal readings of a first hour, and means of a coarse sensor, look finer than it is."""
-    half = 20 + 0.5 * np.arange(8.0)
-    assert coarser(0.1, np.full(2, 20.0)) == coarser(1e-4, np.full(2, 20.0)) == 0.1
-    assert coarser(0.1, half) == coarser(0.5, np.full(2, 20.0)) == pytest.approx(0.5)
-    assert coarser(0.1, 20 + 5 * np.arange(8.0)) == 2.0
+    """Two equal readings of a first hour look finer than the sensor is."""
+    fine, half = 20 + 0.01 * np.arange(12.0), 20 + 0.5 * np.arange(12.0)
+    assert coarser(1e-4, np.full(2, 20.0)) == coarser(1e-4, fine[:9]) == 0.1
+    assert coarser(1e-4, fine) == pytest.approx(0.01) and coarser(1e-4, half) == pytest.approx(0.5)
+    assert coarser(0.5, fine) == 0.5 and coarser(1e-4, 10 * half) == 2.0
     with pytest.raises(UsageError, match="at most 2"):
         Rules(quantum=2.5)
 

@@ -77,9 +77,7 @@ def agent(
     dither: Dither = 0.1,
     quantum: Annotated[
         float | None,
-        typer.Option(
-            help="Step of the sensor in °C; if not given, the coarsest found in the readings, and at least 0.1."
-        ),
+        typer.Option(help="Step of the sensor in °C; if not given, the coarsest found in the readings."),
     ] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,

@@ -34,8 +34,8 @@ WriteAnyway = Annotated[bool, typer.Option("--write-anyway", help="Write results
 Dither = Annotated[
     float,
     typer.Option(
-        help="Width of the secret noise on every reading (dither), in steps of the sensor; ten times that with equal "
-        "weights (blind)."
+        help="Width of the secret noise on every reading (dither), in steps of the sensor; a whole one where others "
+        "have finer ones (blind)."
     ),
 ]
 Timezone = Annotated[str | None, typer.Option(help="Time zone of the stamps, and the clock the season follows.")]

@@ -89,7 +89,7 @@ def observe(
     rules : Rules, optional
         The agents' own limits; by default those of `Rules`.
     dither : float, default 0.1
-        Width of the agents' secret dither under fitted weights; ten times that under equal ones [sensor quanta].
+        Width of the agents' secret dither [sensor quanta].
 
     Returns
     -------

@@ -13,7 +13,7 @@ from atdm.protocol.company import usable
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
 from atdm.protocol.plan import DAY
-from atdm.protocol.readings import EQUAL_WIDER, Readings, Weather, dithered, positions
+from atdm.protocol.readings import Readings, Weather, dithered, positions
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Run, Session
 from atdm.protocol.store import Memory
@@ -64,8 +64,7 @@ class AgentContext:
         there = at[at >= 0]
         own = usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))
         quantum = self.memory.quantum if rules.quantum is None else rules.quantum
-        width = rules.dither * (EQUAL_WIDER if run.announced.weights == "equal" else 1)
-        readings = account.as_sent(dithered(own, self.secret, width, quantum), rows)
+        readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
         far = ~account.beside_a_change(readings.time, run.company)
         if run.since:  # a new key knows nothing of the company before it
             far &= readings.time >= run.since * DAY + HOLE

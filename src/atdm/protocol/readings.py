@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd  # an agent needs none of it
 
 LEAST_QUANTUM = 1e-4  # °C; finer steps of sensors are not looked for
-UNDECLARED_QUANTUM, MOST_QUANTUM = 0.1, 2.0  # °C; between these, whatever the readings look like; owners may declare it
-EQUAL_WIDER = 10  # times as wide a dither under equal weights, a whole quantum of 0.1: K·s modulo the step that most
-# sensors have would else be the reading of a finer one modulo that step
+UNKNOWN_QUANTUM, MOST_QUANTUM = 0.1, 2.0  # °C; the step of a sensor of which little was seen, and the largest
+TELLING = 10  # different readings, from which on they tell the step of the sensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,9 +109,10 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
 
 
 def coarser(quantum: float, temperature: FloatArray) -> float:
-    """The step of a sensor of which so much was known before: never a finer one. Means of a coarse sensor, and a first
-    hour in which it did not move, look finer than it is."""
-    return min(max(quantum, UNDECLARED_QUANTUM, sensor_quantum(temperature)), MOST_QUANTUM)
+    """The step of a sensor of which so much was known before: never a finer one. A first hour in which it did not move
+    looks finer than it is."""
+    known = len(np.unique(temperature)) >= TELLING
+    return min(max(quantum, sensor_quantum(temperature), 0.0 if known else UNKNOWN_QUANTUM), MOST_QUANTUM)
 
 
 def sensor_quantum(temperature: FloatArray) -> float:

@@ -35,10 +35,10 @@ class Rules:
     clip : float, default 2.0
         Most of ``|p_i|·√K``, this agent's part of a total [-].
     dither : float, default 0.1
-        Width of the secret dither under fitted weights; ten times that under equal ones [sensor quanta].
+        Width of the secret dither [sensor quanta].
     quantum : float, optional
         Step of the sensor, at most 2; by default the commonest smallest gap between distinct readings, the largest
-        found so far, and at least 0.1 [°C].
+        found so far; 0.1 while there are fewer than ten different ones [°C].
     ridge : tuple of float, default (0.001, 300.0)
         Least and largest λ accepted; at larger ones totals rest on the homes that stand out [K²].
     train : float, default 0.5

@@ -22,7 +22,7 @@ from atdm.crypto.keys import digest
 from atdm.errors import DataError
 from atdm.protocol.account import Account, AnyBooking, SavedAccount
 from atdm.protocol.options import OwnerChoice
-from atdm.protocol.readings import UNDECLARED_QUANTUM
+from atdm.protocol.readings import LEAST_QUANTUM
 
 SCHEMA = 3  # 1 and 2 were the first edition's
 UNREADABLE = "the agent's state cannot be read: restore the whole folder from where it last ran"
@@ -65,7 +65,7 @@ class Memory:
     """What an agent carries from one run to the next."""
 
     account: Account = field(default_factory=Account)
-    quantum: float = UNDECLARED_QUANTUM  # °C, the coarsest that the sensor was found to have: it scales the dither
+    quantum: float = LEAST_QUANTUM  # °C, the coarsest that the sensor was found to have: it scales the dither
     fits: dict[bytes, Consented] = field(default_factory=dict)  # by run, oldest first: what may be observed
     serial: int = 0  # of the newest roster seen
 
