@@ -28,7 +28,7 @@ from atdm.lab.attacks.catalogue import ATTACKS, COLLUDER, LOOKING
 from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
 from atdm.lab.attacks.stage import Stage, changed, repeatable
 from atdm.lab.audit import _Audit
-from atdm.protocol import account, collect, company, part, plan
+from atdm.protocol import account, agent, collect, company, part, plan
 from atdm.protocol.account import OTHER_WEIGHTING, Account
 from atdm.protocol.agent import Agent
 from atdm.protocol.blind import direction, release, veil
@@ -229,8 +229,12 @@ def any_grid(patch: Patch) -> None:
 
 
 def any_clip(patch: Patch) -> None:
-    refuses = Rules.refuses
-    patch.setattr(Rules, "refuses", lambda self, asked: refuses(self, changed(asked, clip=self.clip)))
+    refuses = agent.refuses
+
+    def but_for_the_clip(rules: Rules, asked: Any, *fit: Any) -> str | None:
+        return refuses(rules, changed(asked, clip=rules.clip), *fit)
+
+    patch.setattr(agent, "refuses", but_for_the_clip)
 
 
 def refuses_by_name(patch: Patch) -> None:
