@@ -18,6 +18,7 @@ from atdm.model.bands import held
 from atdm.model.diagnostics import impulse_filter, roots, steady_gains, step_response
 from atdm.use.forecast import with_observed
 
+DAY = pd.Timedelta(days=1)
 WEEK = pd.Timedelta(days=7)
 
 
@@ -55,8 +56,11 @@ def bands(name: str, cluster: atdm.Cluster, weights: str, updated: bool) -> list
     model = replace(fit.chosen, released=fit.chosen.released.between(None, fit.state.index[train]))
     model = replace(model, record=model.record.before(fit.state.index[train]))
     if updated:
-        found = atdm.update(model, rows.iloc[train:], cluster.weather, half_life=None)
-        record = found.model.record
+        for stop in pd.date_range(rows.index[train] + DAY, rows.index[-1] + DAY, freq=DAY):
+            new = rows[(rows.index > model.until) & (rows.index < stop)]
+            if len(new):
+                model = atdm.update(model, new, cluster.weather, half_life=None).model
+        record = model.record
     else:
         record = with_observed(model, rows.iloc[train:], cluster.weather)
     answer = []

@@ -219,7 +219,7 @@ def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -
     inputs = rows.inputs(model.calendar)
     origins = origins_in(inputs, len(model.released), len(rows), model.order)
     errors = rolling_errors(model.coefficients, inputs, rows.state, origins, model.record.steps)
-    return model.record.with_errors(rows.time[origins], errors)
+    return model.record.filled(rows).with_errors(rows.time[origins], errors)
 
 
 def coverage(
