@@ -187,3 +187,17 @@ def test_a_model_file_of_before_has_no_models_of_open_forecasts(aged, tmp_path):
     old = atdm.Model.load(tmp_path / "model.json")
     assert old.record.forecasters == ()
     assert len(atdm.update(old, *aged[1:]).model.record.time) > len(old.record.time)
+
+
+def test_a_gap_longer_than_the_window_leaves_a_model_that_can_be_updated(ended):
+    """The first day after it has no model of rows before to be forecast by; nothing is said about that day."""
+    model, rows, weather = ended
+    gap = pd.Timedelta(days=30)
+    later, sky = rows.shift(freq=gap), weather.shift(freq=gap)
+    found = atdm.update(model, later, sky, window=pd.Timedelta(days=28))
+    assert found.rows == len(later) and found.model.released.time[0] == later.index[0]
+    new = found.model.record.time[found.model.record.time > model.until]
+    assert new[0] >= later.index[24] and new[-1] == later.index[-1]
+    assert found.new_rmse["24h"] is not None
+    again = atdm.update(found.model, later.shift(freq="10D"), sky.shift(freq="10D"))
+    assert again.model.until == later.index[-1] + pd.Timedelta(days=10)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.errors import UsageError
+from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import Inputs, lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.bands import BLOCKS, Forecaster, Record, record_of
@@ -158,6 +158,7 @@ def update(
     steps = model.record.steps
     old = rolling_errors(model.coefficients, inputs, rows.state, origins, steps)
     new, made = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life, window)
+    judged = np.flatnonzero(np.isfinite(new).any(axis=1))  # a day without a model has no forecasts to keep
     kept = rows.between(rows.time[-1] - window + model.step, None)
     if choose_again:
         choice = choose(kept.inputs(calendar), kept.state, kept.time, calendar, holidays=holidays)
@@ -167,7 +168,7 @@ def update(
     before = Version(until=model.until, words=model.words(), coefficients=model.as_dict(), rmse=errors)
     current = replace(
         model, coefficients=found, calendar=calendar, made="refined" if recipe.refined else "chosen", released=kept,
-        trained=len(kept), record=model.record.filled(rows).with_errors(rows.time[origins], new, made),
+        trained=len(kept), record=model.record.filled(rows).with_errors(rows.time[origins][judged], new[judged], made),
         versions=(*model.versions, before),
     )  # fmt: skip
     return Update(
@@ -194,8 +195,8 @@ def _day_by_day(
     recipe: Candidate, calendar: Calendar, inputs: Inputs, rows: Released, origins: IntArray, steps: int,
     half_life: pd.Timedelta | None, window: pd.Timedelta,
 ) -> tuple[FloatArray, tuple[Forecaster, ...]]:  # fmt: skip
-    """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1); these
-    models."""
+    """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1), NaN where
+    these are too few for one; and these models."""
     made = []
     errors = np.full((len(origins), steps), np.nan)
     day = (rows.time[origins] - rows.time[inputs.train]) // pd.Timedelta("24h")
@@ -205,7 +206,10 @@ def _day_by_day(
         start = int(rows.time.searchsorted(rows.time[stop] - window))
         part = inputs.between(start, stop, stop - start)
         weights = _weights(rows.time[start:stop], half_life)
-        found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
+        try:
+            found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
+        except AtdmError:
+            continue  # after a gap as long as the window there is no model of the rows before
         errors[own] = rolling_errors(found, inputs, rows.state, origins[own], steps)
         made.append(Forecaster(since=rows.time[stop], coefficients=found, calendar=calendar))
     return errors, tuple(made)
