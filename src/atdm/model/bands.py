@@ -83,10 +83,9 @@ class Record:
         """
         if not len(time):
             return self
-        thin = _thinned(time, self.step)
-        later = time[thin] > self.time[-1] if len(self.time) else np.ones(len(thin), dtype=bool)
-        all_time = pd.DatetimeIndex(self.time.append(time[thin][later]))
-        both = np.vstack([self.errors, np.round(errors[thin][later], PLACES)])
+        new = _thinned(time, self.step, self.time[-1] if len(self.time) else None)
+        all_time = pd.DatetimeIndex(self.time.append(time[new]))
+        both = np.vstack([self.errors, np.round(errors[new], PLACES)])
         keep = np.asarray(all_time > all_time[-1] - KEPT) if len(all_time) else np.zeros(0, dtype=bool)
         mine = self.time[-1] + self.step if len(self.time) else time[0]  # an origin in both keeps its forecast
         made = {one.since: one for one in self.forecasters}
@@ -190,7 +189,7 @@ def record_of(expected: FloatArray, step: pd.Timedelta) -> Record:
 def held(record: Record, level: float) -> Held:
     """Replay what Rule 2 would have drawn at each origin of the record, and draw it now."""
     stamps = record.time.asi8
-    rate = RATE * (APART / pd.Timedelta("24h") if record.step < APART else record.step / pd.Timedelta("24h"))
+    rate = RATE * (max(APART, record.step) / pd.Timedelta("24h"))  # shared among the origins kept of a day
     stands_for = max(1.0, APART / record.step)  # origins that a kept one stands for
     answer = [
         _replay(stamps, record.errors[:, k], record.expected[:, k], record.origins, stands_for,
@@ -242,9 +241,11 @@ def half_widths(c: Coefficients, known: FloatArray, steps: int) -> FloatArray:
     return np.concatenate([known, beyond])
 
 
-def _thinned(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:
-    """Which of the origins are kept: those on whole hours, where steps are shorter."""
-    if step >= APART:
-        return np.arange(len(time), dtype=np.int64)
-    kept: IntArray = np.flatnonzero(time.asi8 % APART.value == 0)
+def _thinned(time: pd.DatetimeIndex, step: pd.Timedelta, last: pd.Timestamp | None) -> IntArray:
+    """Which of the origins after `last` are kept: the first of each hour, where steps are shorter, whatever minute it
+    is stamped with."""
+    apart = APART.value if step < APART else 1
+    before = np.iinfo(np.int64).min if last is None else last.value // apart
+    bucket = time.asi8 // apart
+    kept: IntArray = np.flatnonzero((bucket > before) & (np.diff(bucket, prepend=bucket[0] - 1) > 0))
     return kept
