@@ -140,6 +140,13 @@ def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
         lambda d: d.update(alpha=None),
         lambda d: d["released"]["runs"].reverse() or d["released"]["runs"].append(["2018-01-01T00:00:00+00:00", 1]),
         lambda d: d["record"]["time"].reverse(),
+        lambda d: d["record"]["forecasters"][0].update(alpha=None),
+        lambda d: d["record"]["forecasters"][0]["occupancy"].pop(),
+        lambda d: d["record"]["forecasters"][0].update(step_seconds=60.0),
+        lambda d: d["record"]["forecasters"].append(d["record"]["forecasters"][0]),
+        lambda d: d["record"].update(forecasters=None),
+        lambda d: d["record"]["forecasters"][0].update(since=None),
+        lambda d: d["record"]["forecasters"][0].update(since="2018-01-01"),
     ],
 )
 def test_model_file_whose_parts_do_not_belong_together_is_refused(tmp_path, sample_model, spoil):
