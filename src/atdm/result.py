@@ -231,7 +231,8 @@ class Fit:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the person should know about this fit; also why it cannot be planned with, where that is so."""
-        return self.said if self.judged is None else (*self.said, *self.judged.notes())
+        cop, judged = self.released.cop, self.judged
+        return (*self.said, *(() if cop is None else (cop.words(),)), *(() if judged is None else judged.notes()))
 
     @property
     def horizons(self) -> dict[str, tuple[Horizon, ...]]:

@@ -69,6 +69,27 @@ def test_old_errors_are_forgotten_and_none_is_counted_twice():
     assert len(found.with_errors(pd.DatetimeIndex(later), np.zeros((3, 2))).time) == 3
 
 
+@pytest.mark.parametrize(
+    ("step", "first"),
+    [("30min", "00:00"), ("30min", "00:15"), ("15min", "00:10"), ("45min", "00:00"), ("45min", "00:20")],
+)
+def test_one_origin_an_hour_is_kept_whatever_minute_rows_are_stamped_with(step, first):
+    length = pd.Timedelta(step)
+    time = pd.date_range(f"2024-01-01 {first}", "2024-01-11", freq=length, tz="UTC").as_unit("ns")
+    random = np.random.default_rng(4)
+    none = record_of(random.normal(0, 1, (500, 1)), length)
+    errors = random.normal(0, 1, (len(time), 1))
+    whole = none.with_errors(time, errors)
+    assert whole.time.equals(pd.DatetimeIndex(pd.Series(time, time.floor("1h")).groupby(level=0).first()))
+    assert len(whole.time) == pytest.approx(240, abs=1)
+    bit_by_bit = none
+    for start in range(0, len(time), 7):
+        bit_by_bit = bit_by_bit.with_errors(time[start : start + 7], errors[start : start + 7])
+    assert bit_by_bit.time.equals(whole.time) and np.array_equal(bit_by_bit.errors, whole.errors)
+    worse = none.with_errors(time, np.where(errors > 0, errors + 3, errors - 3))
+    assert held(worse, 0.8).now[0] > 1.5 * held(whole, 0.8).now[0]
+
+
 def test_beyond_a_day_bands_grow_as_the_memory_of_the_model_does(sample):
     model = atdm.fit(sample, "plain").chosen
     now = held(model.record, 0.8).now
@@ -119,6 +140,13 @@ def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
         lambda d: d.update(alpha=None),
         lambda d: d["released"]["runs"].reverse() or d["released"]["runs"].append(["2018-01-01T00:00:00+00:00", 1]),
         lambda d: d["record"]["time"].reverse(),
+        lambda d: d["record"]["forecasters"][0].update(alpha=None),
+        lambda d: d["record"]["forecasters"][0]["occupancy"].pop(),
+        lambda d: d["record"]["forecasters"][0].update(step_seconds=60.0),
+        lambda d: d["record"]["forecasters"].append(d["record"]["forecasters"][0]),
+        lambda d: d["record"].update(forecasters=None),
+        lambda d: d["record"]["forecasters"][0].update(since=None),
+        lambda d: d["record"]["forecasters"][0].update(since="2018-01-01"),
     ],
 )
 def test_model_file_whose_parts_do_not_belong_together_is_refused(tmp_path, sample_model, spoil):

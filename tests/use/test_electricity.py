@@ -33,6 +33,7 @@ def test_the_curve_is_found_within_five_percent(cluster, fit):
     truth = curve(seen) / curve(cop.reference)
     print(f"slope {cop.slope:.4f} 1/K about {cop.reference:.1f} °C, true {SLOPE / curve(cop.reference):.4f}")
     np.testing.assert_allclose(cop.factor(seen), truth, rtol=0.05)
+    assert cop.words() in fit.notes and "standard error" in cop.words()
 
 
 def test_the_model_forecasts_better_than_one_of_plain_load(cluster, fit):

@@ -132,3 +132,35 @@ def test_weather_may_have_time_stamps_of_any_resolution(world, found):
     weather = world.weather.set_axis(world.weather.index.as_unit("s"))
     again = atdm.forecast(world.model, world.fit.load, weather, truth=world.fit.state, start=str(world.start))
     np.testing.assert_array_equal(again.table["aggregate_temp_c"], found.table["aggregate_temp_c"])
+
+
+@pytest.fixture(scope="module")
+def without_a_plan(world):
+    return atdm.forecast(world.model, None, world.weather, truth=world.fit.series(), start=str(world.start))
+
+
+def test_bands_of_a_forecast_load_are_judged_and_said_not_to_learn(world, without_a_plan):
+    """Each share counts single forecasts from every origin against the table they would have printed."""
+    found = without_a_plan
+    assert any("do not learn" in note for note in found.notes)
+    assert [(c.level, c.hours) for c in found.coverage] == [(level, h) for level in ("80", "95") for h in (1, 6, 24)]
+    series, held, widths = world.fit.series()[["aggregate_temp_c", "load_kw"]], [], []
+    starts = world.weather.loc[world.start :].index[: -24 - world.model.order + 1]
+    for start in starts[::20]:
+        horizon = pd.Timedelta(hours=24 + world.model.order)
+        rows = world.weather.loc[start : start + horizon]
+        table = atdm.forecast(world.model, None, rows, series, start=str(start)).table.iloc[: world.model.order + 24]
+        last, truth = table.iloc[-1], series["aggregate_temp_c"][table.index[-1]]
+        held.append(last["low_80"] <= truth <= last["high_80"])
+        widths.append(last["high_80"] - last["low_80"])
+    day = found.coverage[2]
+    assert day.origins == len(starts) and day.width == pytest.approx(np.mean(widths))
+    assert day.share == pytest.approx(np.mean(held), abs=0.35)
+
+
+def test_bands_of_a_forecast_load_widen_beyond_a_day(world, without_a_plan):
+    table = without_a_plan.table.iloc[world.model.order :]
+    width = (table["high_80"] - table["low_80"]).to_numpy()
+    assert (np.diff(width[23:]) >= -1e-9).all() and width[71] > 1.01 * width[23]
+    middle = (table["high_80"] + table["low_80"]) / 2 - table["aggregate_temp_c"]
+    assert np.ptp(middle.to_numpy()[23:]) < 1e-9

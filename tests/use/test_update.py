@@ -1,5 +1,6 @@
 """A model kept current: better on days it has not seen, its past kept, nothing looked at before its time."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 
 import atdm
+from atdm.model.horizons import rolling_errors
 from tests.use import two_state as known
 
 
@@ -130,3 +132,72 @@ def test_a_cluster_of_another_size_has_the_same_temperatures(aged):
     np.testing.assert_allclose(half.simulate(load / 2, sky, start), model.simulate(load, sky, start), rtol=1e-12)
     assert half.released.time[0] == first and half.released.load_high == pytest.approx(model.released.load_high / 2)
     assert atdm.Model.from_json(half.to_json()).released.load[3] == pytest.approx(half.released.load[3], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def ended(aged):
+    """The same cluster; the model has nothing to catch up with, and is quick to estimate."""
+    model, rows, weather = aged
+    return replace(model, trained=len(model.released), made="chosen"), rows, weather
+
+
+def test_calls_day_by_day_judge_as_many_forecasts_as_one_call(ended, tmp_path):
+    """An error whose truth was not known at one update is filled in by the next, by the model that had made it."""
+    model, rows, weather = ended
+    once = atdm.update(model, rows, weather).model.record
+    daily = model
+    for day in range(0, len(rows), 24):
+        atdm.update(daily, rows.iloc[: day + 24], weather).model.save(tmp_path / "model.json")
+        daily = atdm.Model.load(tmp_path / "model.json")
+    assert daily.record.time.equals(once.time)
+    np.testing.assert_array_equal(np.isnan(daily.record.errors), np.isnan(once.errors))
+    np.testing.assert_allclose(daily.record.errors, once.errors, atol=0.005)  # rows in a file have six digits
+    assert len(daily.record.forecasters) == 1
+
+
+def test_calls_hour_by_hour_judge_each_forecast_by_the_model_that_made_it(ended):
+    model, rows, weather = ended
+    hourly, made = atdm.update(model, rows.iloc[:1], weather).model, {}
+    for count in range(2, 32):
+        made[rows.index[count - 1]] = hourly.coefficients
+        hourly = atdm.update(hourly, rows.iloc[:count], weather).model
+    record, all_rows = hourly.record, hourly.released
+    assert record.time[-30:].equals(all_rows.time[-30:]) and len(record.forecasters) == 24 - 1
+    inputs = all_rows.inputs(model.calendar)
+    for i in range(-30, 0):
+        at = np.array([len(all_rows) + i])
+        told = rolling_errors(made[record.time[i]], inputs, all_rows.state, at, record.steps)[0]
+        assert np.isfinite(told).sum() == min(24, -i)
+        np.testing.assert_allclose(record.errors[i], told, atol=1e-4)
+
+
+def test_forecasts_not_judged_yet_belong_to_a_cluster_of_any_size(ended):
+    model, rows, weather = ended
+    half = atdm.update(model, rows.iloc[:-24], weather).model
+    grown = half.of_size(2.0)
+    double = rows.assign(load_kw=2 * rows["load_kw"])
+    same, other = (atdm.update(m, r, weather).model.record for m, r in ((half, rows), (grown, double)))
+    np.testing.assert_allclose(same.errors[:-24], other.errors[:-24], atol=2e-4)
+
+
+def test_a_model_file_of_before_has_no_models_of_open_forecasts(aged, tmp_path):
+    document = json.loads(aged[0].to_json())
+    assert document["record"].pop("forecasters")
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    old = atdm.Model.load(tmp_path / "model.json")
+    assert old.record.forecasters == ()
+    assert len(atdm.update(old, *aged[1:]).model.record.time) > len(old.record.time)
+
+
+def test_a_gap_longer_than_the_window_leaves_a_model_that_can_be_updated(ended):
+    """The first day after it has no model of rows before to be forecast by; nothing is said about that day."""
+    model, rows, weather = ended
+    gap = pd.Timedelta(days=30)
+    later, sky = rows.shift(freq=gap), weather.shift(freq=gap)
+    found = atdm.update(model, later, sky, window=pd.Timedelta(days=28))
+    assert found.rows == len(later) and found.model.released.time[0] == later.index[0]
+    new = found.model.record.time[found.model.record.time > model.until]
+    assert new[0] >= later.index[24] and new[-1] == later.index[-1]
+    assert found.new_rmse["24h"] is not None
+    again = atdm.update(found.model, later.shift(freq="10D"), sky.shift(freq="10D"))
+    assert again.model.until == later.index[-1] + pd.Timedelta(days=10)

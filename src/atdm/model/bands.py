@@ -10,15 +10,19 @@ So bands hold what they say also where the model is off, as long as it is off as
 way leaves them for about two days.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from atdm.kernel.design import COEFFICIENTS
 from atdm.kernel.thermal import Coefficients
+from atdm.model.calendar import Calendar
+from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.physical import impulse_response
-from atdm.model.released import rounded
+from atdm.model.released import Released, rounded
 from atdm.types import FloatArray, IntArray
 
 LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
@@ -32,6 +36,30 @@ APART = pd.Timedelta("1h")  # between kept origins, where steps are shorter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecaster:
+    """A model that made forecasts of a record, kept until the truth of the last of them is known."""
+
+    since: pd.Timestamp  # first origin it forecast from; the last is the one before the next forecaster's first
+    coefficients: Coefficients
+    calendar: Calendar
+
+    def as_dict(self) -> dict[str, Any]:
+        numbers = {name: getattr(self.coefficients, name).tolist() for name in COEFFICIENTS}
+        return {"since": self.since.isoformat(), **self.calendar.as_dict(), **numbers}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "Forecaster":
+        numbers = {name: np.asarray(saved[name], dtype=float) for name in COEFFICIENTS}
+        since = pd.Timestamp(saved["since"]).tz_convert("UTC")
+        found = cls(since=since, coefficients=Coefficients(**numbers), calendar=Calendar.from_dict(saved))
+        sizes = {len(gains) for gains in found.coefficients.gains()} | {found.coefficients.order + 1}
+        sound = all(v.ndim == 1 and len(v) and np.isfinite(v).all() for v in numbers.values()) and not pd.isna(since)
+        if not sound or len(sizes) != 1 or found.coefficients.period != found.calendar.period:
+            raise ValueError("a model of a record of errors does not belong together")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Record:
     """How far off forecasts were. It follows from released rows; it holds no agent's readings."""
 
@@ -40,30 +68,74 @@ class Record:
     origins: int  # forecasts they come from
     time: pd.DatetimeIndex  # first row forecast of forecasts made before their truth was known
     errors: FloatArray  # forecast − truth of these, origins × steps; NaN where not known               [K]
+    forecasters: tuple[Forecaster, ...] = ()  # of those whose truth was not all known, the oldest first
 
     @property
     def steps(self) -> int:
         return int(self.expected.shape[1])
 
-    def with_errors(self, time: pd.DatetimeIndex, errors: FloatArray) -> "Record":
-        """The record with later forecasts; of the time before the first of them nothing is lost but what is old."""
-        thin = _thinned(time, self.step)
-        later = time[thin] > self.time[-1] if len(self.time) else np.ones(len(thin), dtype=bool)
-        all_time = pd.DatetimeIndex(self.time.append(time[thin][later]))
-        both = np.vstack([self.errors, np.round(errors[thin][later], PLACES)])
+    def with_errors(
+        self, time: pd.DatetimeIndex, errors: FloatArray, forecasters: tuple[Forecaster, ...] = ()
+    ) -> "Record":
+        """The record with later forecasts; of the time before the first of them nothing is lost but what is old.
+
+        forecasters: who made them, so that errors whose truth is not known yet can be filled in later.
+        """
+        if not len(time):
+            return self
+        new = _thinned(time, self.step, self.time[-1] if len(self.time) else None)
+        all_time = pd.DatetimeIndex(self.time.append(time[new]))
+        both = np.vstack([self.errors, np.round(errors[new], PLACES)])
         keep = np.asarray(all_time > all_time[-1] - KEPT) if len(all_time) else np.zeros(0, dtype=bool)
-        return Record(
-            step=self.step, expected=self.expected, origins=self.origins, time=all_time[keep], errors=both[keep]
-        )
+        mine = self.time[-1] + self.step if len(self.time) else time[0]  # an origin in both keeps its forecast
+        made = {one.since: one for one in self.forecasters}
+        made |= {max(one.since, mine): one for one in forecasters}  # of several before it, the last
+        everyone = tuple(replace(one, since=since) for since, one in sorted(made.items()))
+        found = replace(self, time=all_time[keep], errors=both[keep], forecasters=everyone)
+        return found._without_the_done(time[-1])
+
+    def filled(self, rows: Released) -> "Record":
+        """The record with what rows observed since say about forecasts whose truth was not known."""
+        errors = self.errors.copy()
+        for one, made in zip(self.forecasters, self._made_by(), strict=True):
+            open_ = made[np.isnan(errors[made]).any(axis=1)]
+            if not len(open_):
+                continue
+            order = one.coefficients.order
+            part = rows.between(self.time[open_[0]] - 2 * order * self.step, None)
+            inputs = part.inputs(one.calendar)
+            origins = origins_in(inputs, 0, len(part), order)
+            _, at, own = np.intersect1d(self.time[open_].asi8, part.time[origins].asi8, return_indices=True)
+            found = rolling_errors(one.coefficients, inputs, part.state, origins[own], self.steps)
+            known = errors[open_[at]]
+            errors[open_[at]] = np.where(np.isnan(known), np.round(found, PLACES), known)
+        return replace(self, errors=errors)
+
+    def of_size(self, ratio: float) -> "Record":
+        """The same errors, of a cluster with `ratio` times the load."""
+        same = (replace(one, coefficients=replace(one.coefficients, beta=one.coefficients.beta / ratio))
+                for one in self.forecasters)  # fmt: skip
+        return replace(self, forecasters=tuple(same))
 
     def before(self, start: pd.Timestamp) -> "Record":
         """What was known at `start`."""
         known = np.asarray(self.time < start)
         ends = np.add.outer(self.time[known].asi8, self.step.value * np.arange(self.steps))
         errors = np.where(ends < start.value, self.errors[known], np.nan)
-        return Record(
-            step=self.step, expected=self.expected, origins=self.origins, time=self.time[known], errors=errors
-        )
+        made = tuple(one for one in self.forecasters if one.since < start)
+        return replace(self, time=self.time[known], errors=errors, forecasters=made)
+
+    def _made_by(self) -> list[IntArray]:
+        """Which origins each forecaster made."""
+        first = self.time.searchsorted(pd.DatetimeIndex([one.since for one in self.forecasters], tz="UTC"))
+        ends = [*first[1:].tolist(), len(self.time)] if len(first) else []
+        return [np.arange(a, b, dtype=np.int64) for a, b in zip(first.tolist(), ends, strict=True)]
+
+    def _without_the_done(self, last: pd.Timestamp) -> "Record":
+        """The record without forecasters all of whose forecasts end by `last`."""
+        open_ = np.asarray(self.time + self.steps * self.step > last + self.step)
+        made = zip(self.forecasters, self._made_by(), strict=True)
+        return replace(self, forecasters=tuple(one for one, own in made if open_[own].any()))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -71,6 +143,7 @@ class Record:
             "origins": self.origins,
             "time": [t.isoformat() for t in self.time],
             "errors_k": [[None if np.isnan(e) else float(e) for e in row] for row in self.errors],
+            "forecasters": [one.as_dict() for one in self.forecasters],
         }
 
     @classmethod
@@ -81,7 +154,12 @@ class Record:
         errors = errors.reshape(len(time), expected.shape[1])
         if expected.shape[0] != PARTS + 1 or not np.isfinite(expected).all() or not (np.diff(time.asi8) > 0).all():
             raise ValueError("a record of errors does not belong together")
-        return cls(step=step, expected=expected, origins=int(saved["origins"]), time=time, errors=errors)
+        made = tuple(Forecaster.from_dict(one) for one in saved.get("forecasters", []))  # earlier files have none
+        if any(a.since >= b.since for a, b in pairwise(made)) or any(one.calendar.step != step for one in made):
+            raise ValueError("models of a record of errors do not belong together")
+        return cls(
+            step=step, expected=expected, origins=int(saved["origins"]), time=time, errors=errors, forecasters=made
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +189,7 @@ def record_of(expected: FloatArray, step: pd.Timedelta) -> Record:
 def held(record: Record, level: float) -> Held:
     """Replay what Rule 2 would have drawn at each origin of the record, and draw it now."""
     stamps = record.time.asi8
-    rate = RATE * (APART / pd.Timedelta("24h") if record.step < APART else record.step / pd.Timedelta("24h"))
+    rate = RATE * (max(APART, record.step) / pd.Timedelta("24h"))  # shared among the origins kept of a day
     stands_for = max(1.0, APART / record.step)  # origins that a kept one stands for
     answer = [
         _replay(stamps, record.errors[:, k], record.expected[:, k], record.origins, stands_for,
@@ -163,9 +241,11 @@ def half_widths(c: Coefficients, known: FloatArray, steps: int) -> FloatArray:
     return np.concatenate([known, beyond])
 
 
-def _thinned(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:
-    """Which of the origins are kept: those on whole hours, where steps are shorter."""
-    if step >= APART:
-        return np.arange(len(time), dtype=np.int64)
-    kept: IntArray = np.flatnonzero(time.asi8 % APART.value == 0)
+def _thinned(time: pd.DatetimeIndex, step: pd.Timedelta, last: pd.Timestamp | None) -> IntArray:
+    """Which of the origins after `last` are kept: the first of each hour, where steps are shorter, whatever minute it
+    is stamped with."""
+    apart = APART.value if step < APART else 1
+    before = np.iinfo(np.int64).min if last is None else last.value // apart
+    bucket = time.asi8 // apart
+    kept: IntArray = np.flatnonzero((bucket > before) & (np.diff(bucket, prepend=bucket[0] - 1) > 0))
     return kept

@@ -2,7 +2,8 @@
 
 Rule 1: forecasts are judged on rows that the model which made them had not seen. An update therefore also goes through
         the new rows day by day, each forecast by a model of the rows before it, and says by how much that was better.
-Rule 2: earlier versions and their errors stay with the model.
+Rule 2: earlier versions and their errors stay with the model. A forecast whose truth is not known yet keeps the model
+        that made it, and is judged by the update that brings the truth.
 Rule 3: no agent is asked.
 """
 
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.errors import UsageError
+from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import Inputs, lagged_rows
 from atdm.kernel.thermal import Coefficients
-from atdm.model.bands import BLOCKS, Record, record_of
+from atdm.model.bands import BLOCKS, Forecaster, Record, record_of
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Candidate, Choice, choose
 from atdm.model.fitted import Model, Origin, Version
@@ -98,8 +99,11 @@ def chosen_model(choice: Choice, released: Released, train: int, origin: Origin 
         return model  # too short to forecast a day of it
     record = record_of(expected, model.step)
     origins = origins_in(inputs, train, len(released), recipe.order)
+    if not len(origins):
+        return replace(model, record=record)
     errors = rolling_errors(choice.coefficients, inputs, state, origins, record.steps)
-    return replace(model, record=record.with_errors(released.time[origins], errors))
+    maker = (Forecaster(since=released.time[origins[0]], coefficients=choice.coefficients, calendar=choice.calendar),)
+    return replace(model, record=record.with_errors(released.time[origins], errors, maker))
 
 
 def recipe_of(model: Model) -> Candidate:
@@ -153,7 +157,8 @@ def update(
     origins = origins_in(inputs, first, len(rows))
     steps = model.record.steps
     old = rolling_errors(model.coefficients, inputs, rows.state, origins, steps)
-    new = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life, window)
+    new, made = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life, window)
+    judged = np.flatnonzero(np.isfinite(new).any(axis=1))  # a day without a model has no forecasts to keep
     kept = rows.between(rows.time[-1] - window + model.step, None)
     if choose_again:
         choice = choose(kept.inputs(calendar), kept.state, kept.time, calendar, holidays=holidays)
@@ -163,7 +168,7 @@ def update(
     before = Version(until=model.until, words=model.words(), coefficients=model.as_dict(), rmse=errors)
     current = replace(
         model, coefficients=found, calendar=calendar, made="refined" if recipe.refined else "chosen", released=kept,
-        trained=len(kept), record=model.record.with_errors(rows.time[origins], new),
+        trained=len(kept), record=model.record.filled(rows).with_errors(rows.time[origins][judged], new[judged], made),
         versions=(*model.versions, before),
     )  # fmt: skip
     return Update(
@@ -189,8 +194,10 @@ def _estimate(
 def _day_by_day(
     recipe: Candidate, calendar: Calendar, inputs: Inputs, rows: Released, origins: IntArray, steps: int,
     half_life: pd.Timedelta | None, window: pd.Timedelta,
-) -> FloatArray:  # fmt: skip
-    """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1)."""
+) -> tuple[FloatArray, tuple[Forecaster, ...]]:  # fmt: skip
+    """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1), NaN where
+    these are too few for one; and these models."""
+    made = []
     errors = np.full((len(origins), steps), np.nan)
     day = (rows.time[origins] - rows.time[inputs.train]) // pd.Timedelta("24h")
     for number in np.unique(np.asarray(day)):
@@ -199,9 +206,13 @@ def _day_by_day(
         start = int(rows.time.searchsorted(rows.time[stop] - window))
         part = inputs.between(start, stop, stop - start)
         weights = _weights(rows.time[start:stop], half_life)
-        found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
+        try:
+            found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
+        except AtdmError:
+            continue  # after a gap as long as the window there is no model of the rows before
         errors[own] = rolling_errors(found, inputs, rows.state, origins[own], steps)
-    return errors
+        made.append(Forecaster(since=rows.time[stop], coefficients=found, calendar=calendar))
+    return errors, tuple(made)
 
 
 def _weights(time: pd.DatetimeIndex, half_life: pd.Timedelta | None) -> FloatArray | None:

@@ -189,7 +189,9 @@ class Model:
             With the same temperatures; earlier versions are as they were.
         """
         rows = None if self.released is None else replace(self.released, load=self.released.load * ratio)
-        return replace(self, coefficients=replace(self.coefficients, beta=self.beta / ratio), released=rows)
+        record = None if self.record is None else self.record.of_size(ratio)
+        same = replace(self.coefficients, beta=self.beta / ratio)
+        return replace(self, coefficients=same, released=rows, record=record)
 
     def words(self) -> str:
         """Which model this is, for people."""

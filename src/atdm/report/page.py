@@ -23,7 +23,7 @@ from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import coverage_of, diagnosis, step_hours
 from atdm.report.parts import byte_count, source_hash, static
-from atdm.report.words import goodness, planning, r2_text, remedies, restarted, search, under, weighting
+from atdm.report.words import curve, goodness, planning, r2_text, remedies, restarted, search, under, weighting
 from atdm.result import Fit, percent
 
 COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
@@ -137,7 +137,7 @@ def _headline(fit: Fit, title: str) -> str:
         _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *remedies(fit), *_model_notes(fit)])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *curve(fit), *remedies(fit), *_model_notes(fit)])
     how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
     plan = f"<p><b>Can I plan with it?</b> {escape(planning(fit))}</p>" if planning(fit) else ""
     return f"""

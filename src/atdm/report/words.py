@@ -88,6 +88,12 @@ def r2_text(value: float, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
+def curve(fit: Fit) -> list[str]:
+    """Where the load is electricity: what is known about what a kW heats."""
+    cop = fit.released.cop
+    return [] if cop is None else [cop.words()]
+
+
 def remedies(fit: Fit) -> list[str]:
     """For each reason to stay out, what would help."""
     return [f"{why}: {HELPS[why]}" for why in dict.fromkeys(fit.out.values()) if why in HELPS]

@@ -1,7 +1,8 @@
 """Forecast the aggregate temperature for a load plan and weather to come, with bands by how far off forecasts were.
 
 When the truth is given, the forecast is judged from every origin in the window, beside persistence (the last value
-stays), and so are the bands, each drawn with nothing but what was known at its origin.
+stays), and so are the bands, each drawn with nothing but what was known at its origin. Where the load is forecast too,
+bands are those of training rows (`use.load`, Rule 1).
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ from atdm.kernel.design import Inputs
 from atdm.model.bands import LEVELS, Record, half_widths, held
 from atdm.model.fitted import Model
 from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, rolling_errors
+from atdm.model.load import LoadModel
 from atdm.model.released import released_rows
 from atdm.result import Fit
 from atdm.types import FloatArray
-from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill
+from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill, state_band
 from atdm.use.series import continued, initial_values, last_rows, past_rows, span
 
 
@@ -65,7 +67,8 @@ class Forecast:
     run_rmse : float or None
         Error of the trajectory itself [K].
     coverage : tuple of Coverage
-        How often the bands held, beside what they say and how wide they were.
+        How often the bands of the temperature held, beside what they say and how wide they were; where the load was
+        forecast too, with a truth of temperature and load.
     load_skill : tuple of LoadSkill
         Error of the load where it was forecast too and its truth is known, beside persistence and last week.
     notes : tuple of str
@@ -187,13 +190,14 @@ def forecast(
     if not known.any():
         raise UsageError("the truth has no value in the forecast window: check its time stamps")
     error = (run - actual)[used.order :][known]
+    judged_load, judged_bands = ((), ()) if usual is None else _judged_load(used, usual, frame, known_truth)
     return Forecast(
         model=used.words(),
         table=table.assign(truth_c=actual),
         skill=() if usual is not None else _skill(used, inputs, actual),
         run_rmse=float(np.sqrt((error**2).mean())),
-        coverage=() if record is None else coverage(used, record, inputs, actual, time),
-        load_skill=() if usual is None else _judged_load(used, usual, frame, known_truth),
+        coverage=judged_bands if record is None else coverage(used, record, inputs, actual, time),
+        load_skill=judged_load,
         notes=notes,
     )
 
@@ -204,10 +208,12 @@ def _skill(model: Model, inputs: Inputs, state: FloatArray) -> tuple[Horizon, ..
 
 def _judged_load(
     model: Model, usual: ExpectedLoad, frame: pd.DataFrame, truth: pd.Series | pd.DataFrame | None
-) -> tuple[LoadSkill, ...]:
+) -> tuple[tuple[LoadSkill, ...], tuple[Coverage, ...]]:
+    """How good the load was, and how often bands of the temperature that goes with it held."""
     if not isinstance(truth, pd.DataFrame) or "load_kw" not in truth:
-        return ()
-    return tuple(load_skill(model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"]))
+        return (), ()
+    known = (model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"])
+    return tuple(load_skill(*known)), tuple(load_coverage(*known))
 
 
 def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Record | None:
@@ -219,7 +225,7 @@ def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -
     inputs = rows.inputs(model.calendar)
     origins = origins_in(inputs, len(model.released), len(rows), model.order)
     errors = rolling_errors(model.coefficients, inputs, rows.state, origins, model.record.steps)
-    return model.record.with_errors(rows.time[origins], errors)
+    return model.record.filled(rows).with_errors(rows.time[origins], errors)
 
 
 def coverage(
@@ -240,6 +246,29 @@ def coverage(
                 inside, width = float((error <= half)[known].mean()), float(2 * half[known].mean())
                 answer.append(Coverage(level=name, hours=hours, origins=int(known.sum()), share=inside, width=width))
     return tuple(answer)
+
+
+def load_coverage(
+    model: Model, usual: LoadModel, weather: pd.DataFrame, temperature: pd.Series, load: pd.Series
+) -> list[Coverage]:
+    """How often the bands of the temperature held where the load was forecast too, from every origin of `weather`."""
+    time = pd.DatetimeIndex(weather.index)
+    heat, warmth = load.reindex(time).to_numpy(float), temperature.reindex(time).to_numpy(float)
+    inputs, factor = model.inputs(np.zeros(len(time)), weather), model.heat_of_one_kw(weather)
+    answer = []
+    for level in LEVELS:
+        for hours, steps in horizon_steps(model.calendar.step_hours).items():
+            origins = origins_in(inputs, 0, len(inputs) - steps + 1, max(model.order, usual.order))
+            states = usual.run(model.coefficients, inputs, heat * factor, warmth, origins, steps)[1][:, -1]
+            error = warmth[origins + steps - 1] - states
+            error = error[np.isfinite(error)]
+            low, high = (float(end[-1]) for end in state_band(model, usual, level, steps))
+            if len(error):
+                inside = float(((error >= low) & (error <= high)).mean())
+                answer.append(
+                    Coverage(level=level, hours=hours, origins=len(error), share=inside, width=high - low)
+                )  # fmt: skip
+    return answer
 
 
 def _notes(model: Model, load: FloatArray) -> list[str]:

@@ -1,6 +1,10 @@
 """Forecast the load itself: the heat a cluster will use if nobody intervenes, with bands, and how good that was.
 
 It is judged beside persistence (the last load stays) and last week (the load seven days before).
+
+Rule 1: bands are those of training rows (`model.load`, Rule 3): they do not learn, and every forecast says so.
+Rule 2: beyond 24 h those of the temperature widen as a disturbance spreads through the memory of Eq. (2). Those of the
+        load stay as they are: what thermostats ask for has an end.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.data.clock import duration
+from atdm.model.bands import half_widths
 from atdm.model.fitted import Model
 from atdm.model.horizons import origins_in, root_mean_square
 from atdm.model.load import LEVELS, LoadModel, at_steps
@@ -18,6 +23,9 @@ from atdm.use.planned import expected_load, load_model, settled_load
 
 HORIZONS = ("1h", "6h", "24h")
 WEEK = pd.Timedelta(days=7)
+STATIC = (
+    "the load is forecast too: bands are those of training rows and do not learn from how far off later forecasts were"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +78,7 @@ def forecast_load(model: Model, frame: pd.DataFrame, past: pd.DataFrame) -> Expe
     later = pd.DatetimeIndex(frame.index[len(past) :], name="time")
     bands: dict[str, FloatArray] = {}
     for level in LEVELS:
-        low, high = at_steps(usual.state_bands[level], len(later))
+        low, high = state_band(model, usual, level, len(later))
         bands[f"low_{level}"], bands[f"high_{level}"] = states + low, states + high
     factor = model.heat_of_one_kw(frame)[len(past) :]
     for level in LEVELS:
@@ -78,7 +86,15 @@ def forecast_load(model: Model, frame: pd.DataFrame, past: pd.DataFrame) -> Expe
                 for error in at_steps(usual.bands[level], len(later))]  # fmt: skip
         bands[f"load_low_{level}"], bands[f"load_high_{level}"] = ends
     whole = pd.Series(np.concatenate([past["load_kw"].to_numpy(), loads]), index=frame.index, name="load_kw")
-    return ExpectedLoad(model=usual, load=whole, bands=pd.DataFrame(bands, index=later), notes=tuple(said))
+    return ExpectedLoad(model=usual, load=whole, bands=pd.DataFrame(bands, index=later), notes=(STATIC, *said))
+
+
+def state_band(model: Model, usual: LoadModel, level: str, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper error of the temperature 1 … steps ahead (Rule 2). [K]"""
+    low, high = at_steps(usual.state_bands[level], steps)
+    day = max(1, round(24 / model.calendar.step_hours))
+    middle, half = (low + high) / 2, (high - low) / 2 * half_widths(model.coefficients, np.ones(day), steps)
+    return middle - half, middle + half
 
 
 def load_skill(
