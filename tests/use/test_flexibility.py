@@ -67,6 +67,27 @@ def test_cheapest_costs_no_more_than_the_baseline_and_ends_no_colder(offer):
     assert offer.cheapest.cost == pytest.approx(paid)  # steps of 1 h
 
 
+@pytest.mark.parametrize("step_hours", [0.5, 1.0])
+def test_cheapest_leaves_the_day_after_as_warm_as_the_baseline_does(step_hours):
+    """The last temperature used to be bounded alone: a short heating of the air before the end hid a cold mass."""
+    cluster = two_state(days=20, agents=6, step_hours=step_hours)
+    fit = atdm.fit(cluster, "plain", train=0.7, weights="equal")
+    weather = pd.DataFrame({"outdoor_temp_c": cluster.outdoor, "solar_w_m2": 1000 * cluster.solar})
+    start = fit.test.index[0]
+    found = atdm.flexibility(fit, weather, (15.0, 24.0), initial=fit.series(), price=price(weather.index),
+                             power=(0.0, 40.0), start=str(start))  # fmt: skip
+    rows = weather.loc[start:].iloc[: 2 + round(48 / step_hours)]
+    past = fit.series().loc[start:].iloc[:2]
+    after = np.full(len(rows) - 2 - len(found.envelope), 10.0)  # whichever: the same on both sides
+
+    def runs_on(schedule):
+        load = np.concatenate([past["load_kw"], schedule.load, after])
+        return fit.planning.simulate(load, rows, past["aggregate_temp_c"].to_numpy()).iloc[-len(after) - 1 :]
+
+    assert (runs_on(found.cheapest) >= runs_on(found.baseline) - 1e-6).all()
+    assert 0 < found.saving
+
+
 def hit_and_run(polytope, start, count, rng):
     """Random feasible loads: along a random direction, anywhere inside (Smith 1984)."""
     answer, same, one = polytope.response(), np.eye(len(polytope)), np.ones(len(polytope))
@@ -144,6 +165,10 @@ def test_cooling_is_paid_for_and_ends_no_warmer(world):
     assert found.cheapest.energy > 0
     assert (found.cheapest.load <= 0).all()
     assert found.cheapest.temperature.iloc[-1] <= found.baseline.temperature.iloc[-1] + 1e-6
+    plans = (found.cheapest, found.baseline)  # the day after is no warmer either
+    cheapest, baseline = (world.model.simulate(np.concatenate([np.zeros(2), plan.load, np.full(24, -9.0)]),
+                                               summer.iloc[:50], np.array([22.0, 22.0])) for plan in plans)  # fmt: skip
+    assert (cheapest.iloc[-25:] <= baseline.iloc[-25:] + 1e-6).all()
     assert found.storage is None
 
 

@@ -222,40 +222,48 @@ class Polytope:
         answer: FloatArray = toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
         return answer if self.heat is None else answer * self.heat
 
-    def recursion(self) -> csr_array:
-        """[−B | A] with A d = B u: the recursion of d, sparse."""
-        count = len(self)
-        memory = lag_filter(self.alpha)
-        a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
-        b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
+    def recursion(self, after: int = 0) -> csr_array:
+        """[−B | A] with A d = B u: the recursion of d, sparse; d goes on for `after` steps without load."""
+        count, whole = len(self), len(self) + after
+        memory, push = lag_filter(self.alpha)[:whole], self.beta[:whole]
+        a = diags_array(memory, offsets=-np.arange(len(memory)), shape=(whole, whole))
+        b = diags_array(push, offsets=-np.arange(len(push)), shape=(whole, count))
         heat = np.ones(count) if self.heat is None else self.heat
         return csr_array(hstack([-b @ diags_array(heat), a]))
+
+    def left_by(self, load: FloatArray, after: int) -> FloatArray:
+        """d of a load at the last step and at `after` steps without load that follow. [K]"""
+        heat = load if self.heat is None else load * self.heat
+        pushed = np.convolve(self.beta, np.concatenate([heat, np.zeros(after)]))[: len(self) + after]
+        return impulse_filter(self.alpha, pushed)[len(self) - 1 :]
 
     def best(
         self,
         cost: FloatArray,
         *,
         fixed: FloatArray | None = None,
-        final: tuple[float, float] | None = None,
+        left: FloatArray | None = None,
         tied: int = 0,
     ) -> FloatArray | None:
         """The feasible load of least cost·u; None if there is none.
 
         fixed: values of the first steps; tied: how many first steps have one load, whichever;
-        final: between which temperatures to end. [°C]
+        left: between what, in two columns, d must be at the last step and at those without load that follow. [K]
         """
-        bounds = self._bounds(0.0)
+        bounds, after = self._bounds(0.0), 0
+        if left is not None:
+            after = len(left) - 1
+            bounds[-1] = max(bounds[-1, 0], left[0, 0]), min(bounds[-1, 1], left[0, 1])
+            bounds = np.vstack([bounds, left[1:]])
         if (bounds[:, 0] > bounds[:, 1]).any():
-            return None  # margins leave no comfort
+            return None  # margins leave no comfort, or the end asked for is outside of it
         if fixed is not None:
             bounds[: len(fixed)] = fixed[:, None]
-        if final is not None:
-            bounds[-1] = np.array(final) - self.base[-1]
-        equal = self.recursion()
+        equal = self.recursion(after)
         if tied > 1:
             same = diags_array([1.0, -1.0], offsets=[0, 1], shape=(tied - 1, equal.shape[1]))
             equal = csr_array(vstack([equal, same]))
-        found = _solve(np.concatenate([cost, np.zeros(len(self))]), equal, bounds)
+        found = _solve(np.concatenate([cost, np.zeros(len(self) + after)]), equal, bounds)
         return None if found is None else found[: len(self)]
 
     def violation(self) -> tuple[float, int]:
@@ -591,13 +599,19 @@ def _baseline(polytope: Polytope, plan: _Planner, given: pd.Series) -> tuple[Sch
 
 
 def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> Schedule | None:
-    """Cheapest feasible load that ends no colder (cooling: no warmer) than a feasible baseline: no heat is borrowed."""
+    """Cheapest feasible load that leaves no less heat than the baseline: no heat is borrowed from the day after.
+
+    The last temperature alone does not tell: a short heating before the end warms the air and leaves the mass cold.
+    So with the same load after the horizon, whichever, it is no colder (cooling: no warmer) for a day. What load and
+    weather then are does not matter, for they are the same on both sides and the model is linear.
+    """
     if plan.price is None:
         return None
-    low, high = (float(end[-1]) for end in polytope.limits)
-    end = min(max(float(baseline.temperature.iloc[-1]), low), high)  # of comfort, where the baseline leaves it
-    final = (end - TIGHT, high) if plan.sign > 0 else (low, end + TIGHT)  # TIGHT: rounding is not infeasible
-    found = polytope.best(plan.price * plan.sign, final=final)
+    after = max(1, round(DAY / plan.model.step))
+    kept = polytope.left_by(baseline.load.to_numpy(), after) - plan.sign * TIGHT  # TIGHT: rounding is not infeasible
+    beyond = np.full(len(kept), plan.sign * np.inf)
+    left = np.sort(np.column_stack([kept, beyond]), axis=1)
+    found = polytope.best(plan.price * plan.sign, left=left)
     if found is None:
         found = polytope.best(plan.price * plan.sign)
     return None if found is None else plan.schedule(found)
