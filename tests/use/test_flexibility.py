@@ -239,6 +239,24 @@ def test_a_confidence_that_leaves_no_comfort_is_said(world, monkeypatch):
         atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.1, 19.1], confidence=90)
 
 
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_cheapest_load_that_must_end_colder_than_the_baseline_is_said_and_saves_nothing(world, sure, monkeypatch):
+    """Narrower comfort may not allow the baseline's end; such a load cost less than the expected one, unsaid."""
+    monkeypatch.setattr(module, "margins", lambda *_: np.full(24, 1.0))
+    plan = pd.Series(25.0, index=world.weather.index)
+    asked = {"initial": [19.0, 19.0], "price": price(world.weather.index), "baseline": plan, "power": (0.0, 40.0)}
+    warm = atdm.flexibility(world.fit, world.weather, (15.0, 40.0), **asked).baseline.temperature
+    comfort = (15.0, warm.max() + 0.01 if sure else warm.iloc[-1] - 0.5)
+    found = atdm.flexibility(world.fit, world.weather, comfort, confidence=0.9 if sure else None, **asked)
+    offer = found.confident if sure else found.expected
+    assert offer.colder >= warm.iloc[-1] - (comfort[1] - offer.margin.iloc[-1]) - 1e-6 > 0
+    assert warm.iloc[-1] - offer.cheapest.temperature.iloc[-1] <= offer.colder + 1e-5  # no colder than it must be
+    notes = [note for note in found.notes if "K colder than the baseline" in note and "no saving" in note]
+    assert len(notes) == 1 and ("90 %" in notes[0]) == sure and f"{offer.colder:.2f} K" in notes[0]
+    assert found.as_dict()["cheapest_colder_k"] == found.expected.colder
+    assert (found.saving is None) != sure  # the expected one can follow the baseline where comfort is wide enough
+
+
 def test_the_baseline_is_the_forecast_of_the_load(world):
     past = world.fit.series().loc[world.start :].iloc[:2]
     found = atdm.flexibility(world.fit, world.weather, COMFORT, initial=past, power=(0.0, 40.0), start=str(world.start))
