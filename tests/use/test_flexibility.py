@@ -156,6 +156,36 @@ def test_power_limits_default_to_what_was_seen(world):
         atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], power=(-5.0, 5.0))
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"horizon": pd.Timedelta(0)}, "horizon 0 s: give a whole number of the model's steps of 1 h, at least one"),
+        ({"horizon": pd.Timedelta("10min")}, "horizon 10 min: "),
+        ({"horizon": pd.Timedelta("-2h")}, "horizon -"),
+        ({"horizon": pd.Timedelta("90min")}, "horizon 90 min: "),
+        ({"power": (200.0, 100.0)}, "power 200:100: give two numbers"),
+        ({"power": (0.0, float("nan"))}, "power 0:nan: give two numbers"),
+        ({"power": (0.0, float("inf"))}, "power 0:inf: give two numbers"),
+        ({"comfort": (22.0, 16.5)}, "comfort 22:16.5: give two numbers"),
+        ({"comfort": (float("nan"), 22.0)}, "comfort nan:22: give two numbers"),
+        ({"comfort": (15.0, float("inf"))}, "comfort 15:inf: give two numbers"),
+        ({"assume_gain": float("nan")}, "gain nan K per kW: "),
+        ({"assume_gain": float("inf")}, "gain inf K per kW: "),
+        ({"assume_gain": 0.0}, "gain 0 K per kW: "),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused_in_one_line(world, asked, words):
+    asked = {"initial": [19.0, 19.0], "comfort": COMFORT, **asked}
+    with pytest.raises(atdm.UsageError) as refused:
+        atdm.flexibility(world.fit, world.weather, asked.pop("comfort"), **asked)
+    assert str(refused.value).startswith(words) and "\n" not in str(refused.value)
+
+
+def test_a_forecast_of_no_step_is_refused_in_one_line(world):
+    with pytest.raises(atdm.UsageError, match="horizon 0 s: give a whole number"):
+        atdm.forecast(world.fit, world.fit.load, world.weather, world.fit.series(), horizon=pd.Timedelta(0))
+
+
 def test_cooling_is_paid_for_and_ends_no_warmer(world):
     summer = world.weather.assign(outdoor_temp_c=32.0)
     asked = {"initial": [22.0, 22.0], "price": price(summer.index), "power": (-40.0, 0.0)}

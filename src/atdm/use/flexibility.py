@@ -411,12 +411,17 @@ def flexibility(
     ------
     UsageError
         The response to load cannot be known from the rows of the model; comfort cannot be kept, with the least
-        distance by which it is missed; power on both sides of zero.
+        distance by which it is missed; power on both sides of zero; limits that are no finite numbers or the wrong way
+        round; a horizon that is no whole number of steps.
     DataError
         Weather or price lack a value in the window.
     """
     if confidence is not None and not 0 < confidence < 1:
         raise UsageError(f"confidence {confidence:g}: give a share between 0 and 1, as in 0.9")
+    if not -np.inf < comfort[0] < comfort[1] < np.inf:
+        raise UsageError(f"comfort {comfort[0]:g}:{comfort[1]:g}: give two numbers, the first below the second")
+    if power is not None and not -np.inf < power[0] <= power[1] < np.inf:
+        raise UsageError(f"power {power[0]:g}:{power[1]:g}: give two numbers, the first not above the second")
     chosen, used, planning = planned(model, assume_gain)
     rows, count = rows_of(chosen), max(chosen.order, used.order)
     if observed is not None:
