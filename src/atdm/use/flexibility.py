@@ -479,7 +479,7 @@ def flexibility(
             chosen.trained,
         ),
         planning=planning,
-        notes=(*notes, *said),
+        notes=(*notes, *planning.remarks, *said),
     )
 
 
