@@ -71,6 +71,34 @@ def test_a_stated_gain_that_no_building_has_is_refused(gain):
     assert {refusal.reason for refusal in found.refusals} & {"unheated", "steady heat", "outdoor gain"}
 
 
+def mirrored(world):
+    """The same building cooled: every temperature seen from 40 °C, and load that takes heat away."""
+    inputs = replace(world.inputs, load=-world.inputs.load, outdoor=40 - world.inputs.outdoor,
+                     solar=-world.inputs.solar)  # fmt: skip
+    return world._replace(inputs=inputs, state=40 - world.state)
+
+
+@pytest.mark.parametrize("gain", [None, GAIN_LOAD / 20, GAIN_LOAD, GAIN_LOAD * 20, GAIN_LOAD * 200])
+def test_a_cluster_that_cools_is_judged_as_its_mirror_image_that_heats(excited, gain):
+    """The rules were made for heat alone: every stated gain passed for a cluster that cools."""
+    heats, cools = planned(excited, assumed_gain=gain), planned(mirrored(excited), assumed_gain=gain)
+    assert [r.reason for r in cools.refusals] == [r.reason for r in heats.refusals]
+    assert cools.plausibility.mean_need == pytest.approx(-heats.plausibility.mean_need, rel=1e-3)
+    assert cools.plausibility.coldest_outdoor == pytest.approx(40 - heats.plausibility.coldest_outdoor)
+    assert cools.plausibility.coldest_need == pytest.approx(-heats.plausibility.coldest_need, rel=1e-2, abs=1e-2)
+    assert cools.plausibility.unheated_72h == pytest.approx(40 - heats.plausibility.unheated_72h, abs=0.01)
+    assert all("hottest" in r.words for r in cools.refusals if r.reason == "steady heat" and "day" in r.words)
+
+
+def test_a_stated_gain_that_the_rows_contradict_is_remarked(excited):
+    assert planned(excited, assumed_gain=GAIN_LOAD).remarks == ()
+    (remark,) = planned(excited, assumed_gain=GAIN_LOAD * 0.4).remarks
+    assert "the rows, which tell what heat does, say" in remark and "\n" not in remark
+    unknown = rows(excited=0.02, noise=0.05)
+    assert planned(unknown, assumed_gain=GAIN_LOAD).coefficients is not None
+    assert planned(unknown, assumed_gain=GAIN_LOAD).remarks == ()  # the rows cannot tell
+
+
 def test_too_few_rows_are_refused_in_words(excited):
     short = excited._replace(inputs=replace(excited.inputs, train=40))
     found = planned(short)
@@ -140,6 +168,14 @@ def test_what_rows_do_not_tell_is_refused(change, reason, words):
     (refusal,) = _unknown(replace(GOOD, **change))
     assert refusal.reason == reason and words in refusal.words
     assert "atdm probe" in refusal.remedy and "--assume-gain" in refusal.remedy
+
+
+def test_an_uncooled_building_may_be_warmer_than_outdoors_by_the_sun():
+    summer = replace(SOUND, mean_temp=24.0, mean_outdoor=27.0, unheated_24h=27.0, unheated_72h=30.0, mean_heat=-40.0,
+                     mean_need=-41.0, coldest_outdoor=33.0, coldest_heat=-70.0, coldest_need=-75.0)  # fmt: skip
+    assert list(_implausible(building(), replace(summer, sun_warms=3.0))) == []
+    (refusal,) = _implausible(building(), replace(summer, sun_warms=1.0))
+    assert refusal.reason == "unheated" and "without cooling" in refusal.words and "by the sun" in refusal.words
 
 
 @pytest.mark.parametrize(

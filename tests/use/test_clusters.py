@@ -6,6 +6,7 @@ import pytest
 
 import atdm
 from atdm.use.flexibility import feasible_loads
+from atdm.use.planned import planned
 from tests.use.test_flexibility import hit_and_run
 
 COMFORT = {"sample": (17.0, 21.5), "refit64": (18.0, 20.0), "twin_houses": (20.0, 22.0)}
@@ -40,6 +41,27 @@ def test_schedules_and_envelope(name, cluster):
         assert schedule.temperature.between(low - 1e-6, high + 1e-6).all()
     if not any("baseline leaves" in note for note in found.notes):
         assert found.cheapest.cost <= found.baseline.cost + 1e-6
+
+
+def test_what_the_cheapest_schedule_saves_and_that_none_of_it_is_missing_the_day_after(name, cluster):
+    fit = atdm.fit(cluster, "plain", weights="equal")
+    weather, rows, start = weather_of(cluster), fit.series(), fit.state.index[fit.inputs.train - 3]
+    price = pd.Series(0.2 + 0.2 * ((weather.index.hour >= 16) & (weather.index.hour < 20)), index=weather.index)
+    gain = 0.1 if name == "sample" else None
+    comfort, share = {"sample": ((17.0, 21.5), 24), "refit64": ((17.0, 20.0), 36), "twin_houses": ((20.0, 25.0), 19)}[
+        name
+    ]
+    found = atdm.flexibility(fit, weather, comfort, initial=rows, price=price, start=str(start), assume_gain=gain)
+    model, day = planned(fit, gain).used, len(found.envelope)
+    window = weather.iloc[weather.index.get_loc(found.envelope.index[0]) - 2 :].iloc[: 2 + 2 * day]
+    past, after = rows.loc[window.index[:2]], np.full(len(window) - 2 - day, found.baseline.load.mean())
+    cheapest, baseline = (
+        model.simulate(np.concatenate([past["load_kw"], plan.load, after]), window, past["aggregate_temp_c"].to_numpy())
+        for plan in (found.cheapest, found.baseline)
+    )
+    print(name, f"saves {100 * found.saving / found.baseline.cost:.0f} %")
+    assert round(100 * found.saving / found.baseline.cost) == share
+    assert (cheapest - baseline).iloc[1 + day :].min() >= -1e-6
 
 
 @pytest.mark.soak

@@ -70,6 +70,21 @@ def test_drift_is_drawn_and_printed():
     assert "τ2 [h]" in console.export_text()
 
 
+def test_windows_that_are_mostly_gap_are_left_out_and_said():
+    """One of them used to refuse all: nobody was told that the cluster had changed."""
+    model = model_of(known.two_state(days=56, agents=6, step_hours=2.0))
+    first = model.released.time[0]
+    before = model.released.between(None, first + pd.Timedelta("15D"))
+    holed = replace(model, released=before.followed_by(model.released.between(first + pd.Timedelta("29D"), None)))
+    found = atdm.drift(holed)
+    assert found.table["window"].nunique() == 5 and not found.table["drifted"].any()
+    assert found.warnings == ("2 of 7 windows are mostly gap and left out, the first that to 2024-01-28",)
+    early = model.released.between(None, first + pd.Timedelta("13D"))
+    late = replace(model, released=early.followed_by(model.released.between(first + pd.Timedelta("50D"), None)))
+    with pytest.raises(atdm.UsageError, match="6 of 7 windows of 14d have too few rows"):
+        atdm.drift(late)
+
+
 def test_what_cannot_be_compared_is_refused():
     cluster = known.two_state(days=16, agents=6, step_hours=2.0)
     with pytest.raises(atdm.UsageError, match="two are needed"):

@@ -67,6 +67,27 @@ def test_cheapest_costs_no_more_than_the_baseline_and_ends_no_colder(offer):
     assert offer.cheapest.cost == pytest.approx(paid)  # steps of 1 h
 
 
+@pytest.mark.parametrize("step_hours", [0.5, 1.0])
+def test_cheapest_leaves_the_day_after_as_warm_as_the_baseline_does(step_hours):
+    """The last temperature used to be bounded alone: a short heating of the air before the end hid a cold mass."""
+    cluster = two_state(days=20, agents=6, step_hours=step_hours)
+    fit = atdm.fit(cluster, "plain", train=0.7, weights="equal")
+    weather = pd.DataFrame({"outdoor_temp_c": cluster.outdoor, "solar_w_m2": 1000 * cluster.solar})
+    start = fit.test.index[0]
+    found = atdm.flexibility(fit, weather, (15.0, 24.0), initial=fit.series(), price=price(weather.index),
+                             power=(0.0, 40.0), start=str(start))  # fmt: skip
+    rows = weather.loc[start:].iloc[: 2 + round(48 / step_hours)]
+    past = fit.series().loc[start:].iloc[:2]
+    after = np.full(len(rows) - 2 - len(found.envelope), 10.0)  # whichever: the same on both sides
+
+    def runs_on(schedule):
+        load = np.concatenate([past["load_kw"], schedule.load, after])
+        return fit.planning.simulate(load, rows, past["aggregate_temp_c"].to_numpy()).iloc[-len(after) - 1 :]
+
+    assert (runs_on(found.cheapest) >= runs_on(found.baseline) - 1e-6).all()
+    assert 0 < found.saving
+
+
 def hit_and_run(polytope, start, count, rng):
     """Random feasible loads: along a random direction, anywhere inside (Smith 1984)."""
     answer, same, one = polytope.response(), np.eye(len(polytope)), np.ones(len(polytope))
@@ -135,6 +156,36 @@ def test_power_limits_default_to_what_was_seen(world):
         atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.0, 19.0], power=(-5.0, 5.0))
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"horizon": pd.Timedelta(0)}, "horizon 0 s: give a whole number of the model's steps of 1 h, at least one"),
+        ({"horizon": pd.Timedelta("10min")}, "horizon 10 min: "),
+        ({"horizon": pd.Timedelta("-2h")}, "horizon -"),
+        ({"horizon": pd.Timedelta("90min")}, "horizon 90 min: "),
+        ({"power": (200.0, 100.0)}, "power 200:100: give two numbers"),
+        ({"power": (0.0, float("nan"))}, "power 0:nan: give two numbers"),
+        ({"power": (0.0, float("inf"))}, "power 0:inf: give two numbers"),
+        ({"comfort": (22.0, 16.5)}, "comfort 22:16.5: give two numbers"),
+        ({"comfort": (float("nan"), 22.0)}, "comfort nan:22: give two numbers"),
+        ({"comfort": (15.0, float("inf"))}, "comfort 15:inf: give two numbers"),
+        ({"assume_gain": float("nan")}, "gain nan K per kW: "),
+        ({"assume_gain": float("inf")}, "gain inf K per kW: "),
+        ({"assume_gain": 0.0}, "gain 0 K per kW: "),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused_in_one_line(world, asked, words):
+    asked = {"initial": [19.0, 19.0], "comfort": COMFORT, **asked}
+    with pytest.raises(atdm.UsageError) as refused:
+        atdm.flexibility(world.fit, world.weather, asked.pop("comfort"), **asked)
+    assert str(refused.value).startswith(words) and "\n" not in str(refused.value)
+
+
+def test_a_forecast_of_no_step_is_refused_in_one_line(world):
+    with pytest.raises(atdm.UsageError, match="horizon 0 s: give a whole number"):
+        atdm.forecast(world.fit, world.fit.load, world.weather, world.fit.series(), horizon=pd.Timedelta(0))
+
+
 def test_cooling_is_paid_for_and_ends_no_warmer(world):
     summer = world.weather.assign(outdoor_temp_c=32.0)
     asked = {"initial": [22.0, 22.0], "price": price(summer.index), "power": (-40.0, 0.0)}
@@ -144,6 +195,10 @@ def test_cooling_is_paid_for_and_ends_no_warmer(world):
     assert found.cheapest.energy > 0
     assert (found.cheapest.load <= 0).all()
     assert found.cheapest.temperature.iloc[-1] <= found.baseline.temperature.iloc[-1] + 1e-6
+    plans = (found.cheapest, found.baseline)  # the day after is no warmer either
+    cheapest, baseline = (world.model.simulate(np.concatenate([np.zeros(2), plan.load, np.full(24, -9.0)]),
+                                               summer.iloc[:50], np.array([22.0, 22.0])) for plan in plans)  # fmt: skip
+    assert (cheapest.iloc[-25:] <= baseline.iloc[-25:] + 1e-6).all()
     assert found.storage is None
 
 
@@ -212,6 +267,24 @@ def test_a_confidence_that_leaves_no_comfort_is_said(world, monkeypatch):
     assert any("no load keeps comfort" in note for note in narrow.notes)
     with pytest.raises(atdm.UsageError, match="between 0 and 1"):
         atdm.flexibility(world.fit, world.weather, COMFORT, initial=[19.1, 19.1], confidence=90)
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_cheapest_load_that_must_end_colder_than_the_baseline_is_said_and_saves_nothing(world, sure, monkeypatch):
+    """Narrower comfort may not allow the baseline's end; such a load cost less than the expected one, unsaid."""
+    monkeypatch.setattr(module, "margins", lambda *_: np.full(24, 1.0))
+    plan = pd.Series(25.0, index=world.weather.index)
+    asked = {"initial": [19.0, 19.0], "price": price(world.weather.index), "baseline": plan, "power": (0.0, 40.0)}
+    warm = atdm.flexibility(world.fit, world.weather, (15.0, 40.0), **asked).baseline.temperature
+    comfort = (15.0, warm.max() + 0.01 if sure else warm.iloc[-1] - 0.5)
+    found = atdm.flexibility(world.fit, world.weather, comfort, confidence=0.9 if sure else None, **asked)
+    offer = found.confident if sure else found.expected
+    assert offer.colder >= warm.iloc[-1] - (comfort[1] - offer.margin.iloc[-1]) - 1e-6 > 0
+    assert warm.iloc[-1] - offer.cheapest.temperature.iloc[-1] <= offer.colder + 1e-5  # no colder than it must be
+    notes = [note for note in found.notes if "K colder than the baseline" in note and "no saving" in note]
+    assert len(notes) == 1 and ("90 %" in notes[0]) == sure and f"{offer.colder:.2f} K" in notes[0]
+    assert found.as_dict()["cheapest_colder_k"] == found.expected.colder
+    assert (found.saving is None) != sure  # the expected one can follow the baseline where comfort is wide enough
 
 
 def test_the_baseline_is_the_forecast_of_the_load(world):

@@ -107,6 +107,51 @@ def test_the_calendar_has_an_event_for_each_move(probe):
     assert len({line for line in text.split("\r\n") if line.startswith("UID")}) == len(events)
 
 
+def moves(probe, ticks, trigger="0"):
+    """When the automation acts at these ticks, and the set point; its templates rendered as Home Assistant does."""
+    jinja2 = pytest.importorskip("jinja2")
+    (found,) = yaml.safe_load(probe_files(probe)["home-assistant.yaml"])
+    world = jinja2.Environment()
+    templates = {n: world.from_string(v) if isinstance(v, str) else v for n, v in found["variables"].items()}
+    condition = world.from_string(found["conditions"][0]["value_template"])
+    temperature = world.from_string(found["actions"][0]["data"]["temperature"])
+    made = {}
+    for tick in ticks:
+        known = {"utcnow": lambda tick=tick: tick, "timedelta": pd.Timedelta, "trigger": {"id": trigger}}
+        for name, value in templates.items():
+            known[name] = value.render(known) if isinstance(value, jinja2.Template) else value
+        if condition.render(known) == "True":
+            made[tick] = float(temperature.render(known))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("start", "block"),
+    [("2026-01-26T00:00Z", "4h"), ("2026-01-26T00:03Z", "4h"), ("2026-01-26T00:00:30Z", "4h"),
+     ("2026-01-26T00:00Z", "96min")],
+)  # fmt: skip
+def test_the_automation_acts_once_on_every_start_within_five_minutes(start, block):
+    """It compared whole minutes: blocks off its ticks were never acted on, and the experiment moved nothing."""
+    probe = plan_probe(pd.Timestamp(start), block=block, setpoint=20.5, comfort=(19.0, 22.0))
+    ticks = pd.date_range("2026-01-25T12:00:00.1Z", "2026-02-01T12:00Z", freq="5min")
+    made = moves(probe, ticks)
+    starts = [*probe.blocks["time"], probe.blocks["until"].iloc[-1]]
+    assert len(made) == len(starts)
+    assert all(pd.Timedelta(0) <= at - due <= pd.Timedelta("5min") for at, due in zip(made, starts, strict=True))
+    np.testing.assert_allclose(list(made.values()), [*(20.5 + probe.blocks["setpoint_offset_k"]), 20.5])
+
+
+def test_a_restart_makes_up_for_what_was_missed_until_a_day_after_the_end(probe):
+    first, end = probe.blocks["time"].iloc[0], probe.blocks["until"].iloc[-1]
+    hours = [pd.Timedelta(hours=h) for h in (-1, 1, 9, 121, 150)]  # of 120
+    made = moves(probe, [first + h for h in hours], "restart")
+    offsets = probe.blocks["setpoint_offset_k"]
+    assert end - first == pd.Timedelta("120h")
+    assert made == {
+        first + hours[1]: 20.5 + offsets[0], first + hours[2]: 20.5 + offsets[2], first + hours[3]: 20.5
+    }  # fmt: skip
+
+
 def test_the_automation_sets_every_block_and_returns_at_the_end(probe):
     (found,) = yaml.safe_load(probe_files(probe, ["climate.hall"])["home-assistant.yaml"])
     offsets = found["variables"]["offsets"]

@@ -10,7 +10,9 @@ Rule 2: rows of an experiment (`probed`) count as much together as all others to
 Rule 3: the temperature is the plain mean of all homes: weights of a fit prefer quiet ones, which answer less.
 Rule 4: the model is refused, not warned about, unless the response to load is excited, known to within MOST_ERROR, the
         same one step ahead and over RUN_HOURS, and the building in it plausible. A refusal says what, and the remedy.
-Rule 5: who knows the steady gain may state it; then the excitation does not matter, but plausibility does.
+Rule 5: who knows the steady gain may state it; then the excitation does not matter, but plausibility does, and where
+        the rows do tell what heat does and contradict it, a remark says so.
+Rule 6: a cluster that cools is judged as the mirror image of one that heats, by the sign of its mean load.
 """
 
 from collections.abc import Iterator
@@ -39,6 +41,7 @@ LEAST_OUTDOOR_GAIN = 0.05  # below, the weather would hardly matter
 STEADY = 2.0  # how many times more or less than was used the model may need
 TELLING = 0.1  # share of the largest load, below which the load of a day is too small to compare with
 COLDER = 1.0  # K below the outdoor temperature that rounding and mean values may bring an unheated cluster
+APART = 2.0  # standard errors of the rows' response, beyond which a stated gain contradicts it
 FINE = 1e-6  # step of a derivative, as a share
 
 Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
@@ -79,14 +82,21 @@ class Plausibility:
 
     mean_temp: float  # [°C]
     mean_outdoor: float  # [°C]
-    unheated_24h: float | None  # after 24 h without heat from there, in mean weather; None where the load cools [°C]
+    unheated_24h: (
+        float | None
+    )  # after 24 h without load from there, in mean weather; None where that means nothing [°C]
     unheated_72h: float | None  # after 72 h [°C]
-    mean_heat: float  # load used [kW]
+    mean_heat: float  # load used; below 0 where it cools [kW]
     mean_need: float  # load that holds the mean temperature in mean weather [kW]
     most_heat: float  # largest load of a step [kW]
-    coldest_outdoor: float  # mean of the coldest day [°C]
+    coldest_outdoor: float  # mean of the coldest day; of the hottest where the load cools, so the next two [°C]
     coldest_heat: float  # load used then [kW]
     coldest_need: float  # load that makes that day's temperatures in the model [kW]
+    sun_warms: float = 0.0  # by how much mean sun warms for good [K]
+
+    @property
+    def cools(self) -> bool:
+        return self.mean_heat < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,6 +109,7 @@ class Planning:
     plausibility: Plausibility | None
     refusals: tuple[Refusal, ...]
     assumed_gain: float | None = None  # stated by the user [K/kW]
+    remarks: tuple[str, ...] = ()  # what the person should know about a model that is planned with
 
     def notes(self) -> tuple[str, ...]:
         """Why not, for people."""
@@ -148,9 +159,10 @@ def plan_model(
         refusals = (Refusal(reason="weights", words=WEIGHTED, remedy=EQUAL),)
     else:
         refusals = (*_unknown(excitation), *_implausible(found, plausibility))
+    remarks = _contradicted(found, part, known, calendar, marks) if equal and assumed_gain is not None else ()
     return Planning(
         coefficients=None if refusals else found, calendar=calendar, excitation=excitation, plausibility=plausibility,
-        refusals=refusals, assumed_gain=assumed_gain,
+        refusals=refusals, assumed_gain=assumed_gain, remarks=() if refusals else tuple(remarks),
     )  # fmt: skip
 
 
@@ -183,6 +195,23 @@ def _estimate(
         standard_error=_standard_error(found, inputs, state, weights, day),
         agreement=step_response(over_hours, day)["load"] / response if response > 0 else float("nan"),
         probed_rows=int(marked.sum()),
+    )
+
+
+def _contradicted(
+    stated: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, probed: BoolArray
+) -> Iterator[str]:
+    """That the rows know what heat does, and say otherwise than a stated gain."""
+    try:
+        _, own = _estimate(inputs, state, calendar, probed, None)
+    except AtdmError:  # rows that do not allow an estimate contradict nothing
+        return
+    response = step_response(stated, round(24 / calendar.step_hours))["load"]
+    if own is None or any(_unknown(own)) or abs(response - own.response_24h) <= APART * own.standard_error:
+        return
+    yield (
+        f"with the gain stated 1 kW more for 24 h warms by {response:.3g} K, and the rows, which tell what heat does, "
+        f"say {own.response_24h:.3g} ± {own.standard_error:.2g} K: plan without a stated gain, or be sure of it"
     )
 
 
@@ -232,8 +261,10 @@ def _plausibility(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: 
     occupancy, sun = float(c.occupancy[inputs.phase[rows]].mean()), float(inputs.solar[rows].mean())
     others = float(c.gamma.sum()) * cold + float(c.theta.sum()) * sun + occupancy
     need = _over(warm * (1.0 - float(c.alpha.sum())) - others, lasting)
+    sign = 1.0 if heat >= 0 else -1.0  # Rule 6
     unheated = [
-        warm - step_response(c, days * day)["load"] * heat if heat > 0 and warm > cold else None for days in (1, 3)
+        warm - step_response(c, days * day)["load"] * heat if heat and sign * (warm - cold) > 0 else None
+        for days in (1, 3)
     ]  # fmt: skip
     # the load that makes the temperatures of a day what they were: what was used, and what the model left over Σβ
     memory = np.stack([state[rows - m] for m in range(1, c.order + 1)], axis=1)
@@ -241,7 +272,7 @@ def _plausibility(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: 
     days = rows // day
     number = np.bincount(days)
     whole = np.flatnonzero(number == number.max())
-    coldest = whole[np.argmin(np.bincount(days, inputs.outdoor[rows])[whole] / number[whole])]
+    coldest = whole[np.argmin(sign * np.bincount(days, inputs.outdoor[rows])[whole] / number[whole])]
     there = days == coldest
     used = float(inputs.load[rows][there].mean())
     return Plausibility(
@@ -255,6 +286,7 @@ def _plausibility(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: 
         coldest_outdoor=float(inputs.outdoor[rows][there].mean()),
         coldest_heat=used,
         coldest_need=used + _over(float(left[there].mean()), lasting),
+        sun_warms=max(steady_gains(c)["solar"] * sun, 0.0),
     )
 
 
@@ -304,18 +336,23 @@ def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
             f"building has {LEAST_OUTDOOR_GAIN:g} to 1",
             remedy="use a window with more change of weather",
         )
-    if p.unheated_72h is not None and p.unheated_72h < p.mean_outdoor - COLDER:
+    sign = -1.0 if p.cools else 1.0  # Rule 6
+    # nothing takes an unheated building below outdoors; an uncooled one the sun may take above
+    free = p.mean_outdoor + (p.sun_warms if p.cools else 0.0)
+    if p.unheated_72h is not None and sign * (p.unheated_72h - free) < -COLDER:
+        without, beyond = ("cooling", "warmer") if p.cools else ("heat", "colder")
+        outdoors = f"{p.mean_outdoor:.1f} °C outdoors" + (f" and {p.sun_warms:.1f} K by the sun" if p.cools else "")
         yield Refusal(
             reason="unheated",
-            words=f"after 72 h without heat the cluster would be at {p.unheated_72h:.1f} °C, colder than the "
-            f"{p.mean_outdoor:.1f} °C outdoors: heat counts for too much in this model",
+            words=f"after 72 h without {without} the cluster would be at {p.unheated_72h:.1f} °C, {beyond} than the "
+            f"{outdoors}: {without} counts for too much in this model",
             remedy=REMEDY,
         )
     for what, need, used in (
         (f"the mean weather ({p.mean_outdoor:.1f} °C)", p.mean_need, p.mean_heat),
-        (f"the coldest day ({p.coldest_outdoor:.1f} °C)", p.coldest_need, p.coldest_heat),
+        (f"the {'hottest' if p.cools else 'coldest'} day ({p.coldest_outdoor:.1f} °C)", p.coldest_need, p.coldest_heat),
     ):
-        if used > TELLING * p.most_heat and not used / STEADY <= need <= used * STEADY:
+        if sign * used > TELLING * p.most_heat and not sign * used / STEADY <= sign * need <= sign * used * STEADY:
             yield Refusal(
                 reason="steady heat",
                 words=f"in {what} the model needs {need:.1f} kW for what took {used:.1f} kW",

@@ -156,13 +156,14 @@ def _evidence(found: Flexibility) -> str:
             ["rows of an experiment", f"{e.probed_rows:,}"],
         ]
     if p is not None:
+        without, extreme = ("cooling", "hottest") if p.cools else ("heat", "coldest")
         for hours, value in ((24, p.unheated_24h), (72, p.unheated_72h)):
             if value is not None:
-                rows.append([f"temperature after {hours} h without heat, from {p.mean_temp:.1f} °C with "
+                rows.append([f"temperature after {hours} h without {without}, from {p.mean_temp:.1f} °C with "
                              f"{p.mean_outdoor:.1f} °C outdoors", f"{value:.1f} °C"])  # fmt: skip
         rows.append(["load that holds the mean temperature, and what was used",
                      f"{p.mean_need:.1f} kW, {p.mean_heat:.1f} kW"])  # fmt: skip
-        rows.append([f"the same on the coldest day, {p.coldest_outdoor:.1f} °C",
+        rows.append([f"the same on the {extreme} day, {p.coldest_outdoor:.1f} °C",
                      f"{p.coldest_need:.1f} kW, {p.coldest_heat:.1f} kW"])  # fmt: skip
     return table(["what", "found"], rows, download="planning")
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from atdm.use.probe import Probe
 
+TICK = 5  # minutes after which the automation looks again; a part of an hour
 LINE = 75  # octets of a line of iCalendar, RFC 5545 §3.1
 
 
@@ -44,7 +45,12 @@ def calendar(probe: Probe) -> str:
 
 
 def automation(probe: Probe, entities: Sequence[str] = ()) -> str:
-    """One automation: at the start of each block the set point becomes the usual one plus the block's offset."""
+    """One automation: at the start of each block the set point becomes the usual one plus the block's offset.
+
+    Every TICK minutes it asks whether a block has begun since the last time, so a start may be at any second, and each
+    is acted on once: who turns a thermostat by hand is not overruled until the next. When Home Assistant starts, what
+    it missed is made up for, until a day after the end: a restart must not touch set points for ever.
+    """
     starts = {_utc(start): offset for start, _, offset in _blocks(probe)}
     last = _utc(probe.blocks["until"].iloc[-1])
     low, high = probe.comfort or (5.0, 30.0)
@@ -53,16 +59,26 @@ def automation(probe: Probe, entities: Sequence[str] = ()) -> str:
         "alias": "atdm probe",
         "description": "Moves set points by the plan in probe.csv; at its end they return. Set `usual` to your own.",
         "mode": "single",
-        "triggers": [{"trigger": "time_pattern", "minutes": "/5"}],
+        "triggers": [
+            {"trigger": "time_pattern", "minutes": f"/{TICK}"},
+            {"trigger": "homeassistant", "event": "start", "id": "restart"},
+        ],
         "variables": {
             "usual": usual, "low": low, "high": high, "offsets": {**starts, last: 0.0},
+            "until": _utc(probe.blocks["until"].iloc[-1] + pd.Timedelta("1D")),
             "now_utc": "{{ utcnow().strftime('%Y%m%dT%H%M00Z') }}",
+            "tick_before": f"{{{{ (utcnow() - timedelta(minutes={TICK})).strftime('%Y%m%dT%H%M00Z') }}}}",
+            "block": "{{ offsets | select('le', now_utc) | sort | last | default('') }}",
         },
-        "conditions": [{"condition": "template", "value_template": "{{ now_utc in offsets }}"}],
+        "conditions": [{
+            "condition": "template",
+            "value_template": "{{ block != '' and (block > tick_before or "
+            "(trigger.id == 'restart' and now_utc < until)) }}",
+        }],
         "actions": [{
             "action": "climate.set_temperature",
             "target": {"entity_id": list(entities) or ["climate.your_thermostat"]},
-            "data": {"temperature": "{{ [[usual + offsets[now_utc], high] | min, low] | max }}"},
+            "data": {"temperature": "{{ [[usual + offsets[block], high] | min, low] | max }}"},
         }],
     }  # fmt: skip
     # JSON is YAML: one item a line keeps it readable without a YAML library

@@ -165,9 +165,10 @@ def flexibility_table(found: Flexibility) -> RenderableType:
         table.add_row(_when(line.name), *(f"{value:.2f}" for value in cells))
     parts: list[RenderableType] = [head, table]
     if found.cheapest is not None:
+        saves = "" if found.saving is None else f": saves {found.saving:.2f}"
         parts.append(Text(
             f"\ncheapest schedule {found.cheapest.cost:.2f} ({found.cheapest.energy:.1f} kWh), baseline "
-            f"{found.baseline.cost:.2f} ({found.baseline.energy:.1f} kWh): saves {found.saving:.2f}"
+            f"{found.baseline.cost:.2f} ({found.baseline.energy:.1f} kWh){saves}"
         ))  # fmt: skip
     if found.storage is not None:
         s = found.storage

@@ -20,6 +20,8 @@ from atdm.model.physical import estimate_physical
 from atdm.model.released import Released
 from atdm.use.series import observed_rows
 
+LEAST_PART = 0.5  # of a window's rows that must be there, below which its bands tell little
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drift:
@@ -28,9 +30,9 @@ class Drift:
     Attributes
     ----------
     table : pandas.DataFrame
-        window (its last training stamp), quantity, value and its 95 % band low, high [unit of the quantity], drifted.
+        window (its last stamp), quantity, value and its 95 % band low, high [unit of the quantity], drifted.
     warnings : tuple of str
-        What has left its band.
+        What has left its band, and how many windows were left out for lack of rows.
     """
 
     table: pd.DataFrame
@@ -66,7 +68,13 @@ def drift(
     Returns
     -------
     Drift
-        Coefficients and time constants by window, and which have left the band of the first one.
+        Coefficients and time constants by window, and which have left the band of the first one. Windows that are
+        mostly gap are left out, and a warning says so.
+
+    Raises
+    ------
+    UsageError
+        The model holds no rows, or fewer than two windows of them.
     """
     if model.released is None:
         raise UsageError("the model file holds no rows to compare: write it with atdm fit -o")
@@ -77,22 +85,37 @@ def drift(
     count = int((rows.time[-1] + model.step - rows.time[0] - length) // shift) + 1
     if count < 2:
         raise UsageError(f"{len(rows)} rows hold {max(count, 0)} windows of {window}, moved by {every}: two are needed")
-    starts = [rows.time[0] + k * shift for k in range(count)]
-    parts = [rows.between(start, start + length) for start in starts]
+    found, gaps = [], []
+    for start in (rows.time[0] + k * shift for k in range(count)):
+        part, last = rows.between(start, start + length), start + length - model.step
+        try:
+            if len(part) < LEAST_PART * (length / model.step):
+                raise UsageError("mostly gap")
+            found.append(list(_quantities(model, part, last)))
+        except UsageError:  # of too few rows, or too few that follow each other
+            gaps.append(last)
+    if len(found) < 2:
+        raise UsageError(f"{len(gaps)} of {count} windows of {window} have too few rows that follow each other, and "
+                         "two are needed: give a longer --window, or more rows")  # fmt: skip
     table = pd.DataFrame(
-        [row for part in parts for row in _quantities(model, part)],
-        columns=["window", "quantity", "value", "low", "high"],
-    )
+        [row for part in found for row in part], columns=["window", "quantity", "value", "low", "high"]
+    )  # fmt: skip
     reference = table.drop_duplicates("quantity").set_index("quantity")
     low, high = (reference[end].reindex(table["quantity"]).to_numpy() for end in ("low", "high"))
     table["drifted"] = (table["low"] > high) | (table["high"] < low)
-    return Drift(table=table, warnings=tuple(_warnings(table, reference)))
+    warnings = list(_warnings(table, reference))
+    if gaps:
+        warnings.append(f"{len(gaps)} of {count} windows are mostly gap and left out, the first that to "
+                        f"{gaps[0]:%Y-%m-%d}")  # fmt: skip
+    return Drift(table=table, warnings=tuple(warnings))
 
 
-def _quantities(model: Model, rows: Released) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
+def _quantities(
+    model: Model, rows: Released, when: pd.Timestamp
+) -> Iterator[tuple[pd.Timestamp, str, float, float, float]]:
     inputs = rows.inputs(model.calendar)
     c = estimate_physical(inputs, rows.state, model.order, model.calendar)
-    found, when = diagnose(c, inputs, rows.state, model.calendar.step_hours), rows.time[-1]
+    found = diagnose(c, inputs, rows.state, model.calendar.step_hours)
     for group in LAGGED:
         values, errors = getattr(c, group), found.standard_errors[group]
         for m, (value, error) in enumerate(zip(values, errors, strict=True), 1 if group == "alpha" else 0):

@@ -91,6 +91,9 @@ class Offer:
         The most load for `lift`, then whatever comfort needs.
     cheapest : Schedule or None
         The cheapest load for the price; None without one.
+    colder : float
+        By how much `cheapest` is colder (cooling: warmer) than the baseline at its end or in the 24 h after, where
+        comfort leaves no other choice; what it costs less than the baseline is then no saving. 0 otherwise [K].
     """
 
     confidence: float | None
@@ -102,6 +105,7 @@ class Offer:
     dropped: Schedule
     lifted: Schedule
     cheapest: Schedule | None
+    colder: float
 
     def as_dict(self) -> dict[str, Any]:
         """The offer for JSON; time stamps as text."""
@@ -122,6 +126,7 @@ class Offer:
                 "lifted": self.lifted.as_dict(),
                 "cheapest": None if self.cheapest is None else self.cheapest.as_dict(),
             },
+            "cheapest_colder_k": self.colder,
         }
 
 
@@ -173,8 +178,11 @@ class Flexibility:
 
     @property
     def saving(self) -> float | None:
-        """What the cheapest schedule costs less than the baseline, in the currency of the price."""
-        if self.cheapest is None or self.cheapest.cost is None or self.baseline.cost is None:
+        """What the cheapest schedule costs less than the baseline, in the currency of the price.
+
+        None without a price, and where the schedule leaves the cluster colder than the baseline does.
+        """
+        if self.cheapest is None or self.cheapest.cost is None or self.baseline.cost is None or self.expected.colder:
             return None
         return self.baseline.cost - self.cheapest.cost
 
@@ -222,40 +230,48 @@ class Polytope:
         answer: FloatArray = toeplitz(impulse_filter(self.alpha, impulse), np.zeros(len(self)))
         return answer if self.heat is None else answer * self.heat
 
-    def recursion(self) -> csr_array:
-        """[−B | A] with A d = B u: the recursion of d, sparse."""
-        count = len(self)
-        memory = lag_filter(self.alpha)
-        a = diags_array(memory[:count], offsets=-np.arange(len(memory[:count])), shape=(count, count))
-        b = diags_array(self.beta[:count], offsets=-np.arange(len(self.beta[:count])), shape=(count, count))
+    def recursion(self, after: int = 0) -> csr_array:
+        """[−B | A] with A d = B u: the recursion of d, sparse; d goes on for `after` steps without load."""
+        count, whole = len(self), len(self) + after
+        memory, push = lag_filter(self.alpha)[:whole], self.beta[:whole]
+        a = diags_array(memory, offsets=-np.arange(len(memory)), shape=(whole, whole))
+        b = diags_array(push, offsets=-np.arange(len(push)), shape=(whole, count))
         heat = np.ones(count) if self.heat is None else self.heat
         return csr_array(hstack([-b @ diags_array(heat), a]))
+
+    def left_by(self, load: FloatArray, after: int) -> FloatArray:
+        """d of a load at the last step and at `after` steps without load that follow. [K]"""
+        heat = load if self.heat is None else load * self.heat
+        pushed = np.convolve(self.beta, np.concatenate([heat, np.zeros(after)]))[: len(self) + after]
+        return impulse_filter(self.alpha, pushed)[len(self) - 1 :]
 
     def best(
         self,
         cost: FloatArray,
         *,
         fixed: FloatArray | None = None,
-        final: tuple[float, float] | None = None,
+        left: FloatArray | None = None,
         tied: int = 0,
     ) -> FloatArray | None:
         """The feasible load of least cost·u; None if there is none.
 
         fixed: values of the first steps; tied: how many first steps have one load, whichever;
-        final: between which temperatures to end. [°C]
+        left: between what, in two columns, d must be at the last step and at those without load that follow. [K]
         """
-        bounds = self._bounds(0.0)
+        bounds, after = self._bounds(0.0), 0
+        if left is not None:
+            after = len(left) - 1
+            bounds[-1] = max(bounds[-1, 0], left[0, 0]), min(bounds[-1, 1], left[0, 1])
+            bounds = np.vstack([bounds, left[1:]])
         if (bounds[:, 0] > bounds[:, 1]).any():
-            return None  # margins leave no comfort
+            return None  # margins leave no comfort, or the end asked for is outside of it
         if fixed is not None:
             bounds[: len(fixed)] = fixed[:, None]
-        if final is not None:
-            bounds[-1] = np.array(final) - self.base[-1]
-        equal = self.recursion()
+        equal = self.recursion(after)
         if tied > 1:
             same = diags_array([1.0, -1.0], offsets=[0, 1], shape=(tied - 1, equal.shape[1]))
             equal = csr_array(vstack([equal, same]))
-        found = _solve(np.concatenate([cost, np.zeros(len(self))]), equal, bounds)
+        found = _solve(np.concatenate([cost, np.zeros(len(self) + after)]), equal, bounds)
         return None if found is None else found[: len(self)]
 
     def violation(self) -> tuple[float, int]:
@@ -271,6 +287,24 @@ class Polytope:
             raise DataError("the model's response is too large to compute with: shorten the horizon")
         excess = (rows[:, :-1] @ found[:-1] - limits).reshape(2, -1).max(axis=0)
         return float(found[-1]), int(np.argmax(excess > found[-1] - TOLERANCE))
+
+    def shortfall(self, kept: FloatArray, sign: float) -> float:
+        """Least distance by which d misses `kept` at the last step and those without load that follow. [K]
+
+        sign: 1 where d is to be above `kept`, −1 where below.
+        """
+        count, after = len(self), len(kept) - 1
+        free = np.tile([-np.inf, np.inf], (after, 1))
+        wide = np.vstack([self._bounds(0.0), free, [0.0, np.inf]])  # the last variable is the distance
+        equal = self.recursion(after)
+        size = equal.shape[1]
+        equal = csr_array(hstack([equal, csr_array((count + after, 1))]))
+        ends = diags_array([-sign], offsets=[size - len(kept)], shape=(len(kept), size))
+        rows = csr_array(hstack([ends, csr_array(-np.ones((len(kept), 1)))]))
+        found = _solve(np.eye(size + 1)[-1], equal, wide, rows, -sign * kept)
+        if found is None:
+            raise DataError("no schedule keeps comfort: widen comfort")
+        return float(found[-1])
 
     def contains(self, load: FloatArray, tolerance: float = TOLERANCE) -> bool:
         """Whether a load is feasible."""
@@ -377,12 +411,17 @@ def flexibility(
     ------
     UsageError
         The response to load cannot be known from the rows of the model; comfort cannot be kept, with the least
-        distance by which it is missed; power on both sides of zero.
+        distance by which it is missed; power on both sides of zero; limits that are no finite numbers or the wrong way
+        round; a horizon that is no whole number of steps.
     DataError
         Weather or price lack a value in the window.
     """
     if confidence is not None and not 0 < confidence < 1:
         raise UsageError(f"confidence {confidence:g}: give a share between 0 and 1, as in 0.9")
+    if not -np.inf < comfort[0] < comfort[1] < np.inf:
+        raise UsageError(f"comfort {comfort[0]:g}:{comfort[1]:g}: give two numbers, the first below the second")
+    if power is not None and not -np.inf < power[0] <= power[1] < np.inf:
+        raise UsageError(f"power {power[0]:g}:{power[1]:g}: give two numbers, the first not above the second")
     chosen, used, planning = planned(model, assume_gain)
     rows, count = rows_of(chosen), max(chosen.order, used.order)
     if observed is not None:
@@ -416,6 +455,12 @@ def flexibility(
     expected_offer = _offer(polytope, plan, reference, None)
     if expected_offer is None:
         raise DataError("no schedule keeps comfort: widen comfort")
+    for offer in (expected_offer, confident):
+        if offer is not None and offer.colder:
+            sure = "" if offer.confidence is None else f" with a confidence of {100 * offer.confidence:g} %"
+            way = "colder" if plan.sign > 0 else "warmer"
+            said.append(f"the cheapest load{sure} ends up to {offer.colder:.2f} K {way} than the baseline, which "
+                        "comfort does not allow it to follow: what it costs less is no saving")  # fmt: skip
     return Flexibility(
         comfort=comfort,
         power=limits,
@@ -434,7 +479,7 @@ def flexibility(
             chosen.trained,
         ),
         planning=planning,
-        notes=(*notes, *said),
+        notes=(*notes, *planning.remarks, *said),
     )
 
 
@@ -450,6 +495,7 @@ def _offer(polytope: "Polytope", plan: "_Planner", baseline: Schedule, confidenc
     held = polytope.held()
     held.index = pd.TimedeltaIndex([step * (k + 1) for k in range(len(held))], name="length")
     kept = np.zeros(len(polytope)) if polytope.margin is None else polytope.margin
+    cheapest, colder = _cheapest(polytope, plan, baseline)
     return Offer(
         confidence=confidence,
         margin=pd.Series(kept, index=polytope.time, name="margin_k"),
@@ -459,7 +505,8 @@ def _offer(polytope: "Polytope", plan: "_Planner", baseline: Schedule, confidenc
         lift=times[lift] * step,
         dropped=plan.schedule(plan.held(polytope, drop, times[drop])),
         lifted=plan.schedule(plan.held(polytope, lift, times[lift])),
-        cheapest=_cheapest(polytope, plan, baseline),
+        cheapest=cheapest,
+        colder=colder,
     )
 
 
@@ -590,14 +637,27 @@ def _baseline(polytope: Polytope, plan: _Planner, given: pd.Series) -> tuple[Sch
     return reference, notes
 
 
-def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> Schedule | None:
-    """Cheapest feasible load that ends no colder (cooling: no warmer) than a feasible baseline: no heat is borrowed."""
+def _cheapest(polytope: Polytope, plan: _Planner, baseline: Schedule) -> tuple[Schedule | None, float]:
+    """Cheapest feasible load that leaves no less heat than the baseline: no heat is borrowed from the day after.
+
+    The last temperature alone does not tell: a short heating before the end warms the air and leaves the mass cold.
+    So with the same load after the horizon, whichever, it is no colder (cooling: no warmer) for a day. What load and
+    weather then are does not matter, for they are the same on both sides and the model is linear. Where comfort does
+    not allow that, it is colder by as little as can be, and by how much is the second value. [K]
+    """
     if plan.price is None:
-        return None
-    low, high = (float(end[-1]) for end in polytope.limits)
-    end = min(max(float(baseline.temperature.iloc[-1]), low), high)  # of comfort, where the baseline leaves it
-    final = (end - TIGHT, high) if plan.sign > 0 else (low, end + TIGHT)  # TIGHT: rounding is not infeasible
-    found = polytope.best(plan.price * plan.sign, final=final)
+        return None, 0.0
+    cost = plan.price * plan.sign
+    kept = polytope.left_by(baseline.load.to_numpy(), max(1, round(DAY / plan.model.step)))
+
+    def ending(short: float) -> FloatArray | None:
+        least, most = kept - plan.sign * short, np.full(len(kept), plan.sign * np.inf)
+        return polytope.best(cost, left=np.sort(np.column_stack([least, most]), axis=1))
+
+    colder, found = 0.0, ending(TIGHT)  # TIGHT: rounding is not infeasible
     if found is None:
-        found = polytope.best(plan.price * plan.sign)
-    return None if found is None else plan.schedule(found)
+        colder = polytope.shortfall(kept, plan.sign)
+        found = ending(colder + TOLERANCE)
+    if found is None:
+        raise DataError("no schedule keeps comfort: widen comfort")
+    return plan.schedule(found), colder if colder > TOLERANCE else 0.0

@@ -32,6 +32,8 @@ def rows_of(model: Model) -> Released:
 
 def planned(model: Model | Fit, assume_gain: float | None = None) -> Planned:
     """The models to plan with; refused where the response to load cannot be known."""
+    if assume_gain is not None and not 0 < assume_gain < np.inf:
+        raise UsageError(f"gain {assume_gain:g} K per kW: heat warms, so state a number above 0, as in 0.1")
     chosen = model.chosen if isinstance(model, Fit) else model
     planning = planning_of(rows_of(chosen), chosen.trained, chosen.calendar, assume_gain)
     if planning.coefficients is None:

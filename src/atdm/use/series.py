@@ -78,6 +78,9 @@ def span(
         )
     if horizon is not None:
         asked = int(horizon // model.step)
+        if asked < 1 or horizon % model.step != pd.Timedelta(0):
+            raise UsageError(f"horizon {spell(horizon)}: give a whole number of the model's steps of "
+                             f"{spell(model.step)}, at least one")  # fmt: skip
         if len(frame) < known + asked:
             there = spell((len(frame) - known) * model.step)
             raise UsageError(f"weather and load end {there} after the start, not {spell(horizon)}: shorten the horizon")
