@@ -8,15 +8,19 @@ import pytest
 from atdm.kernel.design import lagged_rows
 from atdm.kernel.thermal import Coefficients
 from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
+from atdm.model.horizons import origins_in, rolling_errors
+from atdm.model.physical import estimate_physical
 from atdm.model.planning import (
     Excitation,
     Plausibility,
     _implausible,
     _standard_error,
     _unknown,
+    left_out_errors,
     plan_model,
     unexplained_share,
 )
+from atdm.model.released import Released
 from tests.model.rooms import GAIN_LOAD, rows
 
 DAY = 48
@@ -57,6 +61,20 @@ def test_rows_after_the_training_rows_are_not_looked_at(excited):
     same, other = planned(excited), planned(excited._replace(state=changed))
     np.testing.assert_array_equal(same.coefficients.alpha, other.coefficients.alpha)
     assert same.excitation == other.excitation and same.plausibility == other.plausibility
+
+
+def test_left_out_errors_are_those_of_a_model_that_never_saw_the_part(excited):
+    n = excited.inputs.train
+    rows = Released(time=excited.time, state=excited.state, load=excited.inputs.load, outdoor=excited.inputs.outdoor,
+                    solar=excited.inputs.solar, equal=True)  # fmt: skip
+    found = left_out_errors(rows, n, planned(excited), DAY)
+    start = int(np.linspace(0, n, 6)[4])
+    inputs = replace(excited.inputs, train=start).training_part()
+    c = estimate_physical(inputs, excited.state[:start], 2, excited.calendar)
+    last = excited.inputs.training_part()
+    errors = rolling_errors(c, last, excited.state[:n], origins_in(last, start + 2, n, 2), DAY)
+    np.testing.assert_allclose(found[-len(errors) :], errors, atol=1e-6)
+    assert np.isnan(found[-1, 1:]).all()  # a run ends with its part
 
 
 def test_a_stated_gain_is_kept_and_needs_no_excitation():

@@ -13,6 +13,9 @@ import atdm
 from atdm.kernel.thermal import Coefficients
 from atdm.model import planning
 from atdm.model.diagnostics import impulse_filter
+from atdm.model.horizons import origins_in, rolling_errors
+from atdm.model.released import released_rows
+from atdm.use.planned import doubt, margins, planned
 
 Experiment = Callable[[str], atdm.Cluster]
 MOVED = ("events", "off")  # set points moved on five days; heating off for 36 h
@@ -82,6 +85,32 @@ def test_one_building_alone_is_true_or_refused(runs, run, building):
     print(f"{building} {run}: {told}, {[refusal.reason for refusal in fit.judged.refusals]}")
     low, high = (0.7, 1.4) if run == "passive" else (0.8, 1.25)
     assert found is None or all(low <= slope <= high for slope in found.values()), found
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
+def test_a_confidence_holds_where_the_load_is_really_moved(runs, confidence):
+    """Shares of true temperatures inside the margin, what the load was moved by counted against `passive`."""
+    fit = atdm.fit(runs["probed"], "plain", weights="equal")
+    chosen, used, judged = planned(fit)
+    kept = margins(used, chosen.released, chosen.trained, judged, confidence, 48)
+    first = fit.state.index[fit.inputs.train]
+    spans = {"passive": (first, None), "events": (first, None),
+             "off": (pd.Timestamp("2018-02-01", tz="UTC"), pd.Timestamp("2018-02-02T12:00Z"))}  # fmt: skip
+    sums = {run: pd.DataFrame({"aggregate_temp_c": c.temperature.mean(axis=1), "load_kw": c.load.sum(axis=1)})
+            for run, c in runs.items()}  # fmt: skip
+    weather = pd.DataFrame({"outdoor_temp_c": runs["passive"].outdoor, "solar_w_m2": 1000 * runs["passive"].solar})
+    for run, (start, stop) in spans.items():
+        rows = released_rows(sums[run], weather, used.step)
+        inputs, end = rows.inputs(used.calendar), len(rows) if stop is None else int(rows.time.searchsorted(stop))
+        origins = origins_in(inputs, int(rows.time.searchsorted(start)), end - 48, used.order)
+        errors = np.abs(rolling_errors(used.coefficients, inputs, rows.state, origins, 48))
+        change = rows.load - sums["passive"]["load_kw"].reindex(rows.time).to_numpy()
+        moved = np.array([impulse_filter(used.alpha, np.convolve(change[o : o + 48], used.beta)[:48]) for o in origins])
+        inside = errors <= kept + doubt(judged, confidence) * np.abs(moved)
+        shares = [round(float(inside[:, k - 1].mean()), 2) for k in (2, 12, 24, 48)]
+        print(f"{confidence} {run}: inside after 1, 6, 12, 24 h {shares}, without the response "
+              f"{[round(float((errors <= kept)[:, k - 1].mean()), 2) for k in (2, 12, 24, 48)]}")  # fmt: skip
+        assert min(shares) >= confidence - 0.06, (run, shares)
 
 
 def only(cluster: atdm.Cluster, building: str) -> atdm.Cluster:

@@ -11,6 +11,7 @@ from scipy.sparse import csc_matrix
 import atdm
 from atdm.use import flexibility as module
 from atdm.use.flexibility import feasible_loads
+from atdm.use.planned import margins
 from tests.use.conftest import World
 from tests.use.two_state import two_state
 
@@ -246,8 +247,10 @@ def test_confidence_narrows_the_offer_by_how_far_off_the_model_is(world, offer):
     assert (both[0][:, [0, 2]] >= both[1][:, [0, 2]] - 1e-6).all()
     assert (both[0][:, [1, 3]] <= both[1][:, [1, 3]] + 1e-6).all()
     kept = sure.confident.margin
-    assert (kept > 0).all()
-    low, high = COMFORT[0] + kept, COMFORT[1] - kept
+    assert (kept > 0).all(axis=None)
+    least = margins(world.model, world.model.released, world.model.trained, sure.planning, 0.9, 24)
+    assert (kept["low"] >= least - 1e-9).all() and (kept["high"] >= least - 1e-9).all()  # more where load is moved
+    low, high = COMFORT[0] + kept["low"], COMFORT[1] - kept["high"]
     assert (sure.confident.cheapest.temperature >= low - 1e-6).all()
     assert (sure.confident.cheapest.temperature <= high + 1e-6).all()
     assert sure.confident.cheapest.cost >= offer.cheapest.cost - 1e-9
@@ -256,7 +259,18 @@ def test_confidence_narrows_the_offer_by_how_far_off_the_model_is(world, offer):
     first = world.fit.inputs.train
     runs = [world.model.simulate(inputs.load[o - 2 : o + 12], world.weather.iloc[o - 2 : o + 12], state[o - 2 : o])
             .to_numpy()[-1] - state[o + 11] for o in range(first, len(state) - 12)]  # fmt: skip
-    assert (np.abs(runs) <= kept.iloc[11]).mean() > 0.75
+    assert (np.abs(runs) <= least[11]).mean() > 0.75
+
+
+def test_the_margin_grows_with_what_moving_the_load_does(polytope):
+    """Comfort less margin and doubt, solved for the temperature, is what a search for it finds."""
+    usual = np.linspace(14.0, 23.0, len(polytope))  # also outside of comfort
+    low, high = replace(polytope, margin=np.full(24, 0.5), usual=usual, doubt=0.3).limits
+    np.testing.assert_allclose(low, COMFORT[0] + 0.5 + 0.3 * np.abs(low - usual))
+    np.testing.assert_allclose(high, COMFORT[1] - 0.5 - 0.3 * np.abs(high - usual))
+    np.testing.assert_array_equal(replace(polytope, usual=usual).limits, polytope.limits * np.ones((2, 24)))
+    sure = replace(polytope, margin=np.full(24, 0.5), usual=usual, doubt=1.2)
+    assert sure.best(np.zeros(24)) is None  # nothing brings a cold cluster back with such a doubt
 
 
 def test_a_confidence_that_leaves_no_comfort_is_said(world, monkeypatch):
@@ -279,7 +293,7 @@ def test_a_cheapest_load_that_must_end_colder_than_the_baseline_is_said_and_save
     comfort = (15.0, warm.max() + 0.01 if sure else warm.iloc[-1] - 0.5)
     found = atdm.flexibility(world.fit, world.weather, comfort, confidence=0.9 if sure else None, **asked)
     offer = found.confident if sure else found.expected
-    assert offer.colder >= warm.iloc[-1] - (comfort[1] - offer.margin.iloc[-1]) - 1e-6 > 0
+    assert offer.colder >= warm.iloc[-1] - (comfort[1] - offer.margin["high"].iloc[-1]) - 1e-6 > 0
     assert warm.iloc[-1] - offer.cheapest.temperature.iloc[-1] <= offer.colder + 1e-5  # no colder than it must be
     notes = [note for note in found.notes if "K colder than the baseline" in note and "no saving" in note]
     assert len(notes) == 1 and ("90 %" in notes[0]) == sure and f"{offer.colder:.2f} K" in notes[0]

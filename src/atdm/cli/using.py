@@ -143,7 +143,10 @@ def flexibility(
     start: Start = None,
     horizon: Annotated[str, typer.Option(help="Length of the offer.")] = "24h",
     confidence: Annotated[
-        float | None, typer.Option(help="Also what keeps comfort at each step with this confidence, e.g. 0.9.")
+        float | None,
+        typer.Option(
+            help="Also what keeps comfort at each step with this confidence, e.g. 0.9; a stated gain counts as sure."
+        ),
     ] = None,
     assume_gain: Annotated[
         float | None,

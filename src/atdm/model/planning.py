@@ -25,8 +25,10 @@ import pandas as pd
 from atdm.errors import AtdmError
 from atdm.kernel.design import Inputs, forcing_columns, lagged_rows
 from atdm.kernel.thermal import Coefficients
+from atdm.model.bands import BLOCKS
 from atdm.model.calendar import Calendar
 from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
+from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.physical import Limits, estimate_physical, season_of
 from atdm.model.refinement import fitted_to_runs
 from atdm.model.released import Released
@@ -174,18 +176,46 @@ def planning_of(rows: Released, train: int, chosen: Calendar, assumed_gain: floa
     )  # fmt: skip
 
 
+def left_out_errors(rows: Released, train: int, planning: Planning, steps: int) -> FloatArray:
+    """Errors of runs over each of BLOCKS parts of the first `train` rows by a planning model of the others, origins ×
+    steps; NaN where a run leaves its part. [K]"""
+    calendar, marks = planning.calendar, rows.probed_rows()
+    inputs, state = rows.inputs(calendar, train).training_part(), rows.state[:train]
+    used = lagged_rows(inputs.segment, ORDER, 0, train)
+    cuts = np.linspace(0, train, BLOCKS + 1).astype(int).tolist()
+    answer = []
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        others = used[(used < start) | (used >= stop + ORDER)]
+        found = estimate_physical(inputs, state, ORDER, calendar, rows=others, weights=_weights(marks[others]),
+                                  limits=_limits(planning.assumed_gain))  # fmt: skip
+        origins = origins_in(inputs, start + ORDER, stop, ORDER)
+        errors = rolling_errors(found, inputs, state, origins, steps)
+        errors[np.add.outer(origins, np.arange(steps)) >= stop] = np.nan
+        answer.append(errors)
+    return np.vstack(answer)
+
+
+def _weights(marked: BoolArray) -> FloatArray:
+    """How much rows count: those of an experiment together as much as all others (Rule 2)."""
+    weights = np.ones(len(marked))
+    if marked.any():
+        weights[marked] = max(1.0, float((~marked).sum() / marked.sum()))
+    return weights
+
+
+def _limits(assumed_gain: float | None) -> Limits | None:
+    return None if assumed_gain is None else Limits(load_gain=(assumed_gain, assumed_gain))
+
+
 def _estimate(
     inputs: Inputs, state: FloatArray, calendar: Calendar, probed: BoolArray, assumed_gain: float | None
 ) -> tuple[Coefficients, Excitation | None]:
     rows = lagged_rows(inputs.segment, ORDER, 0, inputs.train)
     marked = probed[rows]
-    weights = np.ones(len(rows))
-    if marked.any():
-        weights[marked] = max(1.0, float((~marked).sum() / marked.sum()))  # Rule 2
+    weights = _weights(marked)
+    found = estimate_physical(inputs, state, ORDER, calendar, weights=weights, limits=_limits(assumed_gain))
     if assumed_gain is not None:
-        limits = Limits(load_gain=(assumed_gain, assumed_gain))
-        return estimate_physical(inputs, state, ORDER, calendar, weights=weights, limits=limits), None
-    found = estimate_physical(inputs, state, ORDER, calendar, weights=weights)
+        return found, None
     day = round(24 / calendar.step_hours)
     response = step_response(found, day)["load"]
     over_hours = fitted_to_runs(found, inputs, state, calendar, inputs.train, RUN_HOURS)

@@ -171,7 +171,9 @@ def _evidence(found: Flexibility) -> str:
 def _envelopes(found: Flexibility) -> pd.DataFrame:
     if found.confident is None:
         return found.envelope
-    sure = found.confident.envelope.add_prefix("confident_").assign(margin_k=found.confident.margin)
+    sure = found.confident.envelope.add_prefix("confident_").join(found.confident.margin.rename(
+        columns={"low": "margin_low_k", "high": "margin_high_k"}
+    ))  # fmt: skip
     return found.envelope.join(sure)
 
 

@@ -29,7 +29,7 @@ from atdm.model.planning import Planning
 from atdm.model.released import Released
 from atdm.result import Fit
 from atdm.types import FloatArray
-from atdm.use.planned import expected_load, load_model, margins, planned, rows_of, settled_load
+from atdm.use.planned import doubt, expected_load, load_model, margins, planned, rows_of, settled_load
 from atdm.use.series import last_rows, past_rows, span
 from atdm.use.storage import Storage, equivalent_storage
 
@@ -74,9 +74,10 @@ class Offer:
     Attributes
     ----------
     confidence : float or None
-        With which the temperature is within comfort at each step; None: as expected, without a margin [-].
-    margin : pandas.Series
-        By time: kept from both ends of comfort [K].
+        With which the temperature is within comfort at each step, as far as left-out parts of the training rows and the
+        standard error of the response to load tell; None: as expected, without a margin [-].
+    margin : pandas.DataFrame
+        By time: low, high: kept from the lower and the upper end of comfort [K].
     envelope : pandas.DataFrame
         By time: power_low, power_high [kW]; energy_low, energy_high since the start [kWh].
     held : pandas.DataFrame
@@ -97,7 +98,7 @@ class Offer:
     """
 
     confidence: float | None
-    margin: pd.Series
+    margin: pd.DataFrame
     envelope: pd.DataFrame
     held: pd.DataFrame
     drop: pd.Timedelta
@@ -113,7 +114,8 @@ class Offer:
         envelope["time"] = [t.isoformat() for t in envelope["time"]]
         return {
             "confidence": self.confidence,
-            "margin_k": self.margin.tolist(),
+            "margin_low_k": self.margin["low"].tolist(),
+            "margin_high_k": self.margin["high"].tolist(),
             "envelope": envelope.to_dict("records"),
             "held": [
                 {"hours": length.total_seconds() / 3600, "low": row.low, "high": row.high}
@@ -212,7 +214,9 @@ class Polytope:
     beta: FloatArray  # of the model          [K/kW]
     power: tuple[float, float]  # u_low, u_high [kW]
     comfort: tuple[float, float]  # [°C]
-    margin: FloatArray | None = None  # kept from both ends of comfort, by step; None: none [K]
+    margin: FloatArray | None = None  # kept from both ends of comfort at the usual temperature, by step; None: none [K]
+    usual: FloatArray | None = None  # temperature under the usual load, by step                                 [°C]
+    doubt: float = 0.0  # share of what moving the load away from that does, which is kept besides                [-]
     heat: FloatArray | None = None  # of one kW of load, by step, where that is electricity; None: one [-]
 
     def __len__(self) -> int:
@@ -220,9 +224,22 @@ class Polytope:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """Between which the temperature stays, by step. [°C]"""
+        """Between which the temperature stays, by step. [°C]
+
+        What is kept grows by `doubt` × |s − usual|, so s ≥ low + margin + doubt |s − usual| and likewise above. Both
+        have one s at which they hold as an equation, and limits of s they stay.
+        """
         kept = np.zeros(len(self)) if self.margin is None else self.margin
-        return self.comfort[0] + kept, self.comfort[1] - kept
+        low, high = self.comfort[0] + kept, self.comfort[1] - kept
+        if self.usual is None:
+            return low, high
+        back = np.inf if self.doubt >= 1 else 1 / (1 - self.doubt)  # towards comfort from outside of it
+        away = 1 / (1 + self.doubt)
+        under, over = low - self.usual, high - self.usual
+        return (
+            self.usual + np.where(under > 0, np.where(under > 0, under, 1.0) * back, under * away),
+            self.usual + np.where(over < 0, np.where(over < 0, over, -1.0) * back, over * away),
+        )
 
     def response(self) -> FloatArray:
         """R: d = R u. [K/kW]"""
@@ -398,7 +415,9 @@ def flexibility(
     observed : pandas.DataFrame, optional
         aggregate_temp_c [°C] and load_kw [kW] by time, as `observe` gives them: the offer starts after its last row.
     confidence : float, optional
-        With which the temperature shall be within comfort at each step: a second offer, beside the expected one [-].
+        With which the temperature shall be within comfort at each step: a second offer, beside the expected one. It
+        keeps a margin: as far as runs over left-out parts of the training rows were off, and where load is moved
+        standard errors of the response besides; a stated gain is taken as certain [-].
     assume_gain : float, optional
         Steady change of the aggregate temperature per kW that you know, where the rows do not show it [K/kW].
 
@@ -437,8 +456,9 @@ def flexibility(
     usual = load_model(chosen)
     past, said = settled_load(chosen, usual, frame, past)
     notes += said
+    undisturbed, _ = expected_load(chosen, usual, frame, past)
     if baseline is None:
-        baseline = pd.Series(expected_load(chosen, usual, frame, past)[0], index=frame.index[count:])
+        baseline = pd.Series(undisturbed, index=frame.index[count:])
     recent, own = past.iloc[-used.order :], frame.iloc[count - used.order :]
     first, before = recent["aggregate_temp_c"].to_numpy(), recent["load_kw"].to_numpy()
     polytope = feasible_loads(used, own, first, before, comfort, limits)
@@ -447,11 +467,18 @@ def flexibility(
     reference, said = _baseline(polytope, plan, baseline)
     confident = None
     if confidence is not None:
-        kept = margins(used, rows, chosen.trained, confidence, len(polytope))
-        confident = _offer(replace(polytope, margin=kept), plan, reference, confidence)
+        kept = margins(used, rows, chosen.trained, planning, confidence, len(polytope))
+        if planning.excitation is None:
+            said.append(
+                "the confidence takes the stated gain as certain: where load is moved, it holds no better than that"
+            )
+        warmth = plan.schedule(undisturbed).temperature.to_numpy()
+        narrower = replace(polytope, margin=kept, usual=warmth, doubt=doubt(planning, confidence))
+        confident = _offer(narrower, plan, reference, confidence)
         if confident is None:
             said.append(f"with a confidence of {100 * confidence:g} % no load keeps comfort: the temperature may be "
-                        f"{kept.max():.2f} K off, so widen comfort or shorten the horizon")  # fmt: skip
+                        f"{kept.max():.2f} K off, more where load is moved, so "
+                        "widen comfort or shorten the horizon")  # fmt: skip
     expected_offer = _offer(polytope, plan, reference, None)
     if expected_offer is None:
         raise DataError("no schedule keeps comfort: widen comfort")
@@ -494,11 +521,11 @@ def _offer(polytope: "Polytope", plan: "_Planner", baseline: Schedule, confidenc
     envelope[["energy_low", "energy_high"]] *= hours
     held = polytope.held()
     held.index = pd.TimedeltaIndex([step * (k + 1) for k in range(len(held))], name="length")
-    kept = np.zeros(len(polytope)) if polytope.margin is None else polytope.margin
+    (low, high), (least, most) = polytope.limits, polytope.comfort
     cheapest, colder = _cheapest(polytope, plan, baseline)
     return Offer(
         confidence=confidence,
-        margin=pd.Series(kept, index=polytope.time, name="margin_k"),
+        margin=pd.DataFrame({"low": low - least, "high": most - high}, index=polytope.time),
         envelope=envelope,
         held=held,
         drop=times[drop] * step,

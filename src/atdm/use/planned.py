@@ -1,16 +1,16 @@
 """The models that plans are made with: one for what heat does, one for what happens if nobody intervenes."""
 
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from atdm.errors import UsageError
-from atdm.model.bands import half_widths
+from atdm.model.bands import BLOCKS, half_widths
 from atdm.model.fitted import Model
-from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.load import LoadModel, estimate_load
-from atdm.model.planning import Planning, planning_of
+from atdm.model.planning import Planning, left_out_errors, planning_of
 from atdm.model.released import Released
 from atdm.result import Fit
 from atdm.types import FloatArray
@@ -78,14 +78,22 @@ def expected_load(
     return loads[0] / factor[count:], states[0]
 
 
-def margins(model: Model, rows: Released, stop: int, confidence: float, steps: int) -> FloatArray:
-    """How far the temperature may be from the expected one, by steps ahead: within this it was in the share
-    `confidence` of the model's runs over the first `stop` rows. [K]"""
-    inputs = rows.inputs(model.calendar, stop).training_part()
-    day = max(1, round(24 / model.calendar.step_hours))
-    origins = origins_in(inputs, 0, stop, model.order)
-    errors = np.abs(rolling_errors(model.coefficients, inputs, rows.state[:stop], origins, min(day, stop // 2)))
+def margins(used: Model, rows: Released, stop: int, planning: Planning, confidence: float, steps: int) -> FloatArray:
+    """How far the temperature may be from the expected one under the usual load, by steps ahead: as far off as runs
+    over left-out parts of the first `stop` rows, by a planning model of the others, were in the share `confidence`. [K]
+    """
+    day = max(1, round(24 / used.calendar.step_hours))
+    errors = np.abs(left_out_errors(rows, stop, planning, min(day, max(1, stop // (2 * BLOCKS)))))
     errors = errors[np.isfinite(errors).all(axis=1)]
     if not len(errors):
         raise UsageError("the rows of the model have no 24 h without a gap to take a confidence from: leave it out")
-    return half_widths(model.coefficients, np.quantile(errors, confidence, axis=0), steps)
+    return half_widths(used.coefficients, np.quantile(errors, confidence, axis=0), steps)
+
+
+def doubt(planning: Planning, confidence: float) -> float:
+    """The share of what moving the load does by which that may be otherwise: standard errors of the response. [-]
+
+    Nothing where the gain was stated: nobody said how well it is known.
+    """
+    known = planning.excitation
+    return 0.0 if known is None else NormalDist().inv_cdf((1 + confidence) / 2) * known.relative_error
