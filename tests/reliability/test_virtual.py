@@ -21,7 +21,7 @@ from atdm.transport.nats import CALL_EVERY, RESUME_EVERY, Hub, NatsConfig, subje
 from tests.deploy.theatre import Theatre, reopen, silent
 from tests.reliability.virtual import Party, World
 
-START = 1_700_000_000.0
+START = 1_710_000_000.0  # after the last row of the homes here
 URL = "tls://virtual:1"
 
 
