@@ -21,8 +21,8 @@ from atdm.deploy.enrolment import AgentKeys, SignedWeather, json_bytes, read_ros
 from atdm.deploy.log import Line
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, PeerError
-from atdm.protocol.plan import Plan
-from atdm.protocol.readings import Weather, window
+from atdm.protocol.plan import Plan, last_row
+from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, check_roster, place_of
 from atdm.transport.disk import replace_file
 from atdm.transport.frames import MOST_HELD
@@ -162,7 +162,7 @@ class Kept:
 
     def weather(self, plan: Plan) -> Weather:
         """Of the published rows and this agent's own those that the plan's hash names; its own where neither is."""
-        ends = int(window(plan)[0]), int(window(plan)[-1])
+        ends = plan.start, last_row(plan)
         if self._weather.hash(*ends) == plan.weather:
             return self._weather
         try:

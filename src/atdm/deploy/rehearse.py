@@ -45,8 +45,8 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
-from atdm.protocol.plan import MOST_DAYS, Plan
-from atdm.protocol.readings import timestamps, window
+from atdm.protocol.plan import MOST_DAYS, Plan, last_row
+from atdm.protocol.readings import timestamps
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import collect, cost_of, outcome_of, rows_of_plan
 from atdm.transport import local
@@ -364,7 +364,7 @@ def run_beside(stage: Stage, plan: Plan) -> tuple[Deployed, list[Agent], Aggrega
         running = prepare_agent(
             files, stage.roster, OwnWeather(path=stage.weather, declared=stage.declared), stage.rules,
             declared=stage.declared, host=host,
-            until=int(window(plan)[-1]), apart=True,
+            until=last_row(plan), apart=True,
         )  # fmt: skip
         running.close()  # nobody else knows its folder
         agents.append(running.agent)

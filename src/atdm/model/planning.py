@@ -17,6 +17,7 @@ Rule 6: a cluster that cools is judged as the mirror image of one that heats, by
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -84,9 +85,7 @@ class Plausibility:
 
     mean_temp: float  # [°C]
     mean_outdoor: float  # [°C]
-    unheated_24h: (
-        float | None
-    )  # after 24 h without load from there, in mean weather; None where that means nothing [°C]
+    unheated_24h: float | None  # after 24 h without load from there, in mean weather; None: that says nothing [°C]
     unheated_72h: float | None  # after 72 h [°C]
     mean_heat: float  # load used; below 0 where it cools [kW]
     mean_need: float  # load that holds the mean temperature in mean weather [kW]
@@ -184,7 +183,7 @@ def left_out_errors(rows: Released, train: int, planning: Planning, steps: int) 
     used = lagged_rows(inputs.segment, ORDER, 0, train)
     cuts = np.linspace(0, train, BLOCKS + 1).astype(int).tolist()
     answer = []
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         others = used[(used < start) | (used >= stop + ORDER)]
         found = estimate_physical(inputs, state, ORDER, calendar, rows=others, weights=_weights(marks[others]),
                                   limits=_limits(planning.assumed_gain))  # fmt: skip
