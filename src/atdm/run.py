@@ -102,7 +102,7 @@ def fit(
     solver_tolerance : float, default 0.03
         Relative residual of the weights at which "blind" stops asking for further totals [-].
     dither : float, default 0.1
-        Width of the agents' secret dither ("blind") [sensor quanta].
+        Width of the agents' secret dither ("blind"); that of `rules` where it says another one [sensor quanta].
     progress : bool, default False
         Show a line with what is being done.
     minimum_norm : bool, default False
@@ -151,11 +151,20 @@ def fit(
         protocol=protocol, order=order, ridge=ridge, season=season, nonnegative=nonnegative, weights=weights,
         tolerance=tolerance, train=train, solver_tolerance=solver_tolerance, minimum_norm=minimum_norm,
     )  # fmt: skip
-    own = replace(Rules() if rules is None else rules, dither=dither)
     return fit_cluster(
-        cluster, options, own, progress=progress, transcript=transcript, state=state, holidays=free, probed=moved,
-        load_kind=load,
+        cluster, options, own_rules(rules, dither), progress=progress, transcript=transcript, state=state,
+        holidays=free, probed=moved, load_kind=load,
     )  # fmt: skip
+
+
+def own_rules(rules: Rules | None, dither: float) -> Rules:
+    """The agents' limits, with the dither of whichever of the two says something."""
+    usual = Rules()
+    if rules is None or rules.dither == usual.dither:
+        return replace(rules or usual, dither=dither)
+    if dither not in (usual.dither, rules.dither):
+        raise UsageError(f"dither {dither:g}, and {rules.dither:g} in the agents' rules: give it once")
+    return rules
 
 
 def fit_cluster(

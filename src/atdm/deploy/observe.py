@@ -4,7 +4,7 @@ those of a fit. The plan, what the aggregator has afterwards, and collecting in 
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from atdm.protocol.options import WeightsName
 from atdm.protocol.plan import Collect
 from atdm.protocol.readings import positions, seconds, timestamps, window
 from atdm.protocol.rules import Rules
-from atdm.run import attempt_now, enrol, weather_of
+from atdm.run import attempt_now, enrol, own_rules, weather_of
 from atdm.transport import local
 from atdm.transport.disk import StateFolder
 
@@ -89,7 +89,7 @@ def observe(
     rules : Rules, optional
         The agents' own limits; by default those of `Rules`.
     dither : float, default 0.1
-        Width of the agents' secret dither [sensor quanta].
+        Width of the agents' secret dither; that of `rules` where it says another one [sensor quanta].
 
     Returns
     -------
@@ -104,7 +104,7 @@ def observe(
         The agents refused, or the run ended without a result.
     """
     plan = observe_plan(model, cluster.time[-1], None if back is None else duration(back), weights=weights)
-    own = replace(Rules() if rules is None else rules, dither=dither)
+    own = own_rules(rules, dither)
     with StateFolder(Path(state), os.urandom) as folder:
         agents, _ = enrol(cluster, own, os.urandom, state=folder)
         aggregator = Aggregator(
