@@ -22,6 +22,7 @@ from atdm.types import FloatArray
 FIRST_SCALE = 0.3
 SMALLEST_SHARE = 1e-9  # of rss in ν: below that the residual is rounding
 CONTRACTION = 0.4  # of the next direction's size against the last: residuals shrink from step to step
+REACH = 4.0  # clips: what one home counts for, at most, in the size of a direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,13 @@ def step_values(
 ) -> tuple[float, dict[str, FloatArray]]:
     """p_i and this agent's words of a step; q: its parts of the totals so far."""
     relative, raw = residual(found, own, float(q @ found.descent.weights), ridge)
-    p = float(saturated(raw / scale, part_bound(agents, clip)))
+    bound = part_bound(agents, clip)
+    p = float(saturated(raw / scale, bound))
     values = {
         "total": p * own.x,
         "one": np.array([p]),
         "gram": p * np.array([*q.tolist(), p]),
-        "squares": _squares(relative, raw / scale, agents=agents),
+        "squares": _squares(relative, float(saturated(raw / scale, REACH * bound)), agents=agents),
         "negative": (found.trials @ q < 0).astype(float),
     }
     return p, values
@@ -95,15 +97,17 @@ def gap(square: float, agents: int) -> float:
 
 
 def first_scale(span: Span, agents: int) -> float:
-    """0.3 √K rss/(λν), of equal weights: about the size of raw_i at any λ, rather too small. Too large a scale would
-    leave everybody below the clip, and the total to whoever stands out (docs/spec.md §6)."""
+    """0.3 √K rss/(λν) or rss/(√K ν²) of equal weights, the smaller: about the size of raw_i where λ is far above
+    ‖Z_i‖², and where it is far below and residuals of homes are independent, so that ‖Z_i‖² + λ is about Kν. Too large
+    a scale leaves everybody below the clip but one home, at a large λ the liveliest, at a small one the quietest: the
+    total would be its series (docs/spec.md §6)."""
     _, nu = span.sp1(np.array([1.0 / span.ones[0]]))
-    rss = nu - span.ridge / agents
-    return FIRST_SCALE * math.sqrt(agents) / span.ridge * max(rss / nu, SMALLEST_SHARE)
+    share = max(1.0 - span.ridge / agents / nu, SMALLEST_SHARE)  # of rss in ν
+    return share * min(FIRST_SCALE * math.sqrt(agents) / span.ridge, 1.0 / (math.sqrt(agents) * nu))
 
 
 def next_scale(scale: float, square: float) -> float:
-    """From the opened Σ (raw_i/scale)²; zero where the descent stands."""
+    """From the opened Σ (raw_i/scale)², to which no home adds more than REACH allows; zero where the descent stands."""
     return CONTRACTION * scale * math.sqrt(max(square, 0.0))
 
 

@@ -132,9 +132,9 @@ class BlindPart(Part):
         self.parts = np.array([agents**-0.5])
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
-        scale, best, done = first_scale(span, agents), np.inf, False
+        scale, best = first_scale(span, agents), np.inf
         most = plan.totals_for(self.session.run.owners)
-        while not done and scale > 0 and len(span) < most:
+        while best > plan.solver_tolerance and scale > 0 and len(span) < most:
             found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
             p, values = step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
@@ -143,11 +143,7 @@ class BlindPart(Part):
             scale, before = next_scale(scale, opened["squares"][1]), ladder
             ladder = ladder.better(opened["negative"])
             larger = self._once(add, span, opened, ladder.ridge)  # None: it adds nothing that the arithmetic can hold
-            if ladder != before:  # a residual at another λ is another residual
-                best = np.inf
-            else:
-                done = residual <= plan.solver_tolerance or not residual < best or scale == 0
-                best = residual
+            best = residual if ladder == before else np.inf  # a residual at another λ is another residual
             if larger is None:
                 break
             span, self.parts = larger, np.append(self.parts, p)
