@@ -31,6 +31,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.messages import OVERHEAD, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
+from atdm.protocol.readings import MOST_QUANTUM, Readings
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot, newest_serial
 from atdm.transport.disk import Disk, lock, replace_file
@@ -102,6 +103,14 @@ def prepare_agent(
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(error, f"cannot make {state}") from None
+    agent: Agent | None = None
+
+    def renew() -> Readings:
+        again = own.read_again(say)
+        if agent is not None:  # not while it plays its journal again: what it knew then is in there
+            _see_step(agent, own)
+        return again
+
     held = lock(state)
     try:
         saved, journal = Disk(state / JOURNAL).read()
@@ -118,17 +127,24 @@ def prepare_agent(
             random_bytes=os.urandom,
             store=Disk(state / JOURNAL),
             host=host,
-            renew=lambda: own.read_again(say),
+            renew=renew,
             renew_roster=kept.newest,
             find_weather=kept.weather,
             owner=lambda: choice_of(state),
         )
+        _see_step(agent, own)
         if not apart:
             _mark_begun(files.identity, keys.name, say)
     except BaseException:
         held.close()
         raise
     return RunningAgent(agent, keys, kept, state, History(state), held)
+
+
+def _see_step(agent: Agent, own: OwnReadings) -> None:
+    """Let the dither be as wide as the step of the sensor asks for, where rows are means and no longer show it."""
+    memory = agent.own.memory
+    memory.quantum = max(memory.quantum, min(own.quantum, MOST_QUANTUM))
 
 
 def _refuse_lost_account(identity: Path, state: Path) -> None:
