@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import time
@@ -444,3 +445,17 @@ def test_the_authority_signs_rows_of_weather(folder, tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(PeerError, match="weather.json: .*does not verify"):
         read_signed_weather(path, authority)
+
+
+def test_a_home_and_the_authority_see_the_same_digits_of_its_key_before_it_is_signed(folder, tmp_path):
+    said = {}
+    for name in ("home-10", "home-2"):
+        run = CliRunner().invoke(app, ["enroll", "agent", str(tmp_path / "keys"), "--name", name, "--authority",
+                                       str(folder / "authority.json")])  # fmt: skip
+        said[name] = re.search(r"begins with ([0-9a-f]{8} [0-9a-f]{8}):", run.stdout).group(1)
+        made = tmp_path / "keys" / name / "enrolment.json"
+        (folder / f"{name}-enrolment.json").write_bytes(made.read_bytes())
+    lines = CliRunner().invoke(app, ["enroll", "status", str(folder)]).stdout.splitlines()
+    shown = [line for line in lines if "home-" in line]
+    assert [line.split()[0] for line in shown] == ["home-2", "home-10"]  # as people count
+    assert all(said[line.split()[0]] in line and "waits for a roster" in line for line in shown)

@@ -12,7 +12,7 @@ from atdm.data.format import Format
 from atdm.deploy import enrolment
 from atdm.deploy.own import weather_from
 from atdm.deploy.server import reload_server
-from atdm.report.enrolment_text import status_table
+from atdm.report.enrolment_text import shown_key, status_table
 
 app = typer.Typer()
 enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
@@ -28,7 +28,7 @@ ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and a
 def enroll_authority(folder: Folder, rehearsal: ForRehearsal = False) -> None:
     """Make the party that says who takes part; not the aggregator."""
     path = enrolment.create_authority(folder, os.urandom, rehearsal=rehearsal)
-    print(f"wrote {path}: give it to every party; {folder} stays private")
+    print(f"wrote {path}: give it to every party; everything else in {folder} stays there")
 
 
 @enroll.command("agent")
@@ -41,6 +41,10 @@ def enroll_agent(
     """Make the keys of one agent, beside its data."""
     path = enrolment.create_agent(folder, name, os.urandom, owner=owner, authority=authority)
     print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+    key = enrolment.read_agent(path.parent).identity.public.hex()
+    print(
+        f"its public key begins with {shown_key(key)}: the authority will ask for that, and sees it in its own status"
+    )
 
 
 @enroll.command("aggregator")

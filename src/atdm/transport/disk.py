@@ -38,6 +38,7 @@ MAGIC = b"atdm-journal-3\n"
 ON_BASE = b"atdm-journal-4\n"  # its snapshot is the difference from a base
 UNCHECKED = b"atdm-journal-2\n"  # lengths without a check: still read, and MAGIC from the next snapshot on
 _LENGTH, _CHECK, _HASH = 8, 8, 32
+RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
 SMALL = 8192  # bytes of a snapshot that is written whole: a disk writes pages of 4096
 LOOKS = 5  # at a journal whose base is gone: whoever reads beside a running agent may come between the two
 
@@ -71,7 +72,7 @@ class Disk(Store):
                 return None, []
             with contextlib.suppress(FileNotFoundError):
                 return self._read(self.path.read_bytes())
-        raise DataError(f"{self.path} needs a file beside it that is gone: restore the whole folder")
+        raise DataError(f"{self.path} needs a file beside it that is gone: {RESTORE}")
 
     def _read(self, data: bytes) -> tuple[bytes, list[bytes]]:
         """What a journal says. FileNotFoundError: its base is gone."""
@@ -84,7 +85,7 @@ class Disk(Store):
             )
         frames = self._frames(data)
         if not frames:
-            raise DataError(f"{self.path} has no snapshot: restore the whole folder from where it last ran")
+            raise DataError(f"{self.path} has no snapshot: {RESTORE}")
         return self._told(frames[0]) if on_base else frames[0], frames[1:]
 
     def replace(self, snapshot: bytes) -> None:
@@ -106,7 +107,7 @@ class Disk(Store):
 
     def _told(self, content: bytes) -> bytes:
         """The snapshot that a difference tells."""
-        damaged = DataError(f"{self.path} and its base do not belong together: restore the whole folder")
+        damaged = DataError(f"{self.path} and its base do not belong together: {RESTORE}")
         try:
             told = msgspec.msgpack.decode(content, type=_OnBase)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -162,7 +163,7 @@ class Disk(Store):
             content = data[head : head + size]
             frame, chain = _frame(self._chain, content, self._checked)
             if not sound or frame != data[self._end : head + size]:
-                raise DataError(f"{self.path} is damaged at byte {self._end}: restore the whole folder")
+                raise DataError(f"{self.path} is damaged at byte {self._end}: {RESTORE}")
             frames.append(content)
             self._end, self._chain = head + size, chain
         return frames
@@ -215,7 +216,7 @@ def lock(folder: Path, name: str = ".lock") -> BinaryIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise UsageError(f"{folder} is in use by another process: wait for it, or use another folder") from None
+            raise UsageError(f"{folder} is in use by another process: wait for it to end, or stop it") from None
     return file
 
 
