@@ -1,6 +1,9 @@
 """A large account is written as what changed since its base: the same account at every kill, and few bytes."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +202,15 @@ def test_a_journal_written_whole_is_carried_over_and_a_small_one_stays_whole(tmp
     assert disk.path.read_bytes().startswith(ON_BASE)
     disk.replace(b"x" * SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["journal"] and disk.path.read_bytes().startswith(MAGIC)
+
+
+def test_an_agent_killed_at_every_write_of_a_journal_on_a_base_answers_byte_for_byte(tmp_path):
+    """SIGKILL, in a process of its own; every snapshot is told by a base, however small."""
+    text = (
+        "import sys; from pathlib import Path; from atdm.transport import disk; disk.SMALL = 0; "
+        "from tests.protocol import killed; killed.main(Path(sys.argv[1]), 1)"
+    )
+    run = subprocess.run([sys.executable, "-c", text, str(tmp_path)], check=True, capture_output=True, text=True)
+    found = json.loads(run.stdout)
+    assert found["writes"] >= 10 and found["deaths"] == found["done"] == found["writes"]
+    assert list(tmp_path.glob("*.journal.base-*"))
