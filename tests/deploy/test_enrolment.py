@@ -459,3 +459,17 @@ def test_a_home_and_the_authority_see_the_same_digits_of_its_key_before_it_is_si
     shown = [line for line in lines if "home-" in line]
     assert [line.split()[0] for line in shown] == ["home-2", "home-10"]  # as people count
     assert all(said[line.split()[0]] in line and "waits for a roster" in line for line in shown)
+
+
+def test_who_signs_is_told_under_which_names_the_server_is_reached_and_how_to_sign_again(folder, tmp_path):
+    """Without --host the server's certificate is for this machine alone: homes elsewhere would refuse it."""
+    enrol(folder, 10)
+    create_aggregator(tmp_path / "office", os.urandom, authority=folder / "authority.json")
+    shutil.copy(tmp_path / "office" / "aggregator" / "enrolment.json", folder / "aggregator-enrolment.json")
+    sign = ["enroll", "roster", str(folder), "-o", str(tmp_path / "public" / "roster.json")]
+    assert "reached as 127.0.0.1, localhost (--host)" in CliRunner().invoke(app, sign).stdout
+    assert (
+        "reached as nats.example.org (--host)" in CliRunner().invoke(app, [*sign, "--host", "nats.example.org"]).stdout
+    )
+    retired = CliRunner().invoke(app, ["enroll", "retire", str(folder), "--name", "home 3"]).stdout
+    assert f"atdm enroll roster {folder}, with -o and --host as before" in retired

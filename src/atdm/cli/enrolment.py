@@ -18,6 +18,7 @@ app = typer.Typer()
 enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
 app.add_typer(enroll, name="enroll")
 
+SIGN = "sign the roster: atdm enroll roster {}, with -o and --host as before"
 Folder = Annotated[Path, typer.Argument(help="Folder for keys; it stays with the party it belongs to.")]
 AuthorityFolder = Annotated[Path, typer.Argument(help="The authority's folder, made by `atdm enroll authority`.")]
 Authority = Annotated[Path | None, typer.Option(help="authority.json of the authority, if not in the folder.")]
@@ -73,7 +74,8 @@ def enroll_roster(
     if nats is None:
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
     else:
-        print(f"wrote {nats}: the NATS server's folder; start nats-server -c server.conf in it")
+        reached = f"reached as {', '.join(host)} (--host)"
+        print(f"wrote {nats}: the NATS server's folder, {reached}; start nats-server -c server.conf in it")
         if reload_server(nats):
             print("the NATS server that runs there was told to read it again")
         elif roster.serial > 1:
@@ -84,14 +86,14 @@ def enroll_roster(
 def enroll_replace(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """The same home with a new key, whose enrolment.json is in the authority's folder: the old key is out for good."""
     old = enrolment.replace_key(folder, name)
-    print(f"{name} of owner {old.owner}: the old key is out for good; sign it in: atdm enroll roster {folder}")
+    print(f"{name} of owner {old.owner}: the old key is out for good; {SIGN.format(folder)}")
 
 
 @enroll.command("retire")
 def enroll_retire(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """A home leaves: its key is in no later roster and never enrols again."""
     old = enrolment.retire_key(folder, name)
-    print(f"{name} of owner {old.owner}: its key is out for good; sign it out: atdm enroll roster {folder}")
+    print(f"{name} of owner {old.owner}: its key is out for good; {SIGN.format(folder)}")
 
 
 @enroll.command("status")
