@@ -103,15 +103,17 @@ class Recorded:
 
     def statistics(
         self, entity: str, table: str, start: Sequence[float], *, unit: str, mean: Sequence[float] | None = None,
-        total: Sequence[float] | None = None,
+        total: Sequence[float] | None = None, extremes: tuple[Sequence[float], Sequence[float]] | None = None,
     ) -> None:  # fmt: skip
-        """Rows of a table of statistics; total: the counter's sum at the end of each period."""
+        """Rows of a table of statistics; total: the counter's sum at the end of each period; extremes: the lowest and
+        the highest state, unknown unless given."""
         meta = {"source": "recorder", "unit_of_measurement": unit, "has_mean": mean is not None,
                 "has_sum": total is not None}  # fmt: skip
         meta |= {"mean_type": 0 if mean is None else 1} if self.schema >= 50 else {}
         meta |= {"unit_class": UNIT_CLASS.get(unit)} if self.schema >= 53 else {}
         owner = self._id("statistics_meta", "id", "statistic_id", entity, **meta)
-        columns = {"mean": mean, "min": mean, "max": mean, "state": total, "sum": total}
+        low, high = (None, None) if extremes is None else extremes
+        columns = {"mean": mean, "min": low, "max": high, "state": total, "sum": total}
         rows = [
             {"metadata_id": owner, "start_ts": float(when), "created_ts": float(when) + 3610.0}
             | {name: None if values is None else float(values[i]) for name, values in columns.items()}

@@ -5,6 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
+from atdm.data.quantum import sensor_quantum
 from atdm.data.sources import open_source
 from atdm.data.units import ENERGY, POWER, TEMPERATURE
 from atdm.errors import DataError, UsageError
@@ -55,7 +56,7 @@ def test_states_of_every_schema_become_the_rows_they_were(tmp_path, schema):
     np.testing.assert_array_equal(rows.time, time)
     np.testing.assert_allclose(rows.temperature, temperature, atol=1e-9)
     np.testing.assert_allclose(rows.load, load, atol=1e-9)
-    assert rows.notes == (f"{ROOM}: 96 rows from states", f"{HEAT}: 96 rows from states")
+    assert rows.notes == (f"{ROOM}: 96 rows from states, in steps of 0.01 °C", f"{HEAT}: 96 rows from states")
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -304,3 +305,61 @@ def test_units_are_those_of_physics():
 def celsius_of(value: float, unit: str) -> float:
     factor, offset = TEMPERATURE[unit]
     return value * factor + offset
+
+
+def coarse(step: float, seed: int = 4, days: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """When a sensor of this step changed, and to what [°C]: many times a row, as a room with a thermostat does."""
+    rng = np.random.default_rng(seed)
+    time = np.sort(START + rng.choice(days * 86400, 40 * days, replace=False))
+    return time, step * np.round((20 + 3 * np.sin(time / 9e4) + rng.normal(0, step, len(time))) / step)
+
+
+@pytest.mark.parametrize(("unit", "step", "found"), [("°C", 0.5, 0.5), ("°C", 0.1, 0.1), ("°F", 5 / 9, 5 / 9)])
+def test_the_step_of_a_sensor_is_told_from_its_states_because_means_hide_it(tmp_path, unit, step, found):
+    time, temperature = coarse(step)
+    shown = np.round(temperature * 1.8 + 32) if unit == "°F" else np.round(temperature, 1)
+    made = Recorded(tmp_path / "home.db")
+    made.run(START - 60)
+    made.states(ROOM, time, shown, {**SENSOR, "unit_of_measurement": unit})
+    made.states(HEAT, time, np.full(len(time), 800), {**POWER_SENSOR, "unit_of_measurement": "W"})
+    rows = open_source(f"homeassistant:{tmp_path / 'home.db'}", NAMES).rows()
+    assert sensor_quantum(rows.temperature) < 0.01  # what an agent saw before
+    assert rows.quantum == pytest.approx(found, abs=1e-4)
+    assert rows.after(int(rows.time[5])).quantum == rows.quantum
+
+
+def test_of_several_rooms_the_coarsest_step_counts(tmp_path):
+    made = Recorded(tmp_path / "home.db")
+    made.run(START - 60)
+    for entity, step in ((ROOM, 0.1), ("sensor.kitchen_temperature", 0.5), ("sensor.bath_temperature", 0.01)):
+        time, temperature = coarse(step)
+        made.states(entity, time, np.round(temperature, 2), {**SENSOR, "unit_of_measurement": "°C"})
+    made.states(HEAT, time, np.full(len(time), 800), {**POWER_SENSOR, "unit_of_measurement": "W"})
+    rooms = [ROOM, "sensor.kitchen_temperature", "sensor.bath_temperature"]
+    rows = open_source(f"homeassistant:{tmp_path / 'home.db'}", {"temperature": rooms, "heat": HEAT}).rows()
+    assert rows.quantum == pytest.approx(0.5)
+    assert [note.rpartition("steps of ")[2] for note in rows.notes[:3]] == ["0.1 °C", "0.5 °C", "0.01 °C"]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_where_states_are_gone_the_lowest_and_highest_of_each_hour_tell_the_step(tmp_path, schema):
+    rng, hours = np.random.default_rng(5), START + 3600 * np.arange(240)
+    low = np.round(20 + 2 * np.sin(np.arange(240) / 9)) + 0.5 * rng.integers(0, 3, 240)
+    made = Recorded(tmp_path / "home.db", schema)
+    made.statistics(ROOM, "statistics", hours, unit="°C", mean=low + rng.uniform(0, 0.5, 240),
+                    extremes=(low, low + 0.5))  # fmt: skip
+    made.statistics(HEAT, "statistics", hours, unit="W", mean=np.full(240, 900.0))
+    rows = open_source(f"homeassistant:{tmp_path / 'home.db'}", {**NAMES, "step": "1h"}).rows()
+    assert len(rows) == 240 and rows.quantum == pytest.approx(0.5)
+    assert rows.notes[0] == f"{ROOM}: 240 rows from hourly statistics, in steps of 0.5 °C"
+
+
+def test_where_nothing_tells_the_step_the_owner_is_asked_to_declare_it(tmp_path):
+    hours = START + 3600 * np.arange(48)
+    made = Recorded(tmp_path / "home.db")
+    made.statistics(ROOM, "statistics", hours, unit="°C", mean=np.linspace(19, 21, 48))
+    made.statistics(HEAT, "statistics", hours, unit="W", mean=np.full(48, 900.0))
+    rows = open_source(f"homeassistant:{tmp_path / 'home.db'}", {**NAMES, "step": "1h"}).rows()
+    assert rows.quantum == 0
+    assert rows.notes[-1].startswith(f"{ROOM}: no state is left that shows the step of the sensor")
+    assert "--quantum" in rows.notes[-1]

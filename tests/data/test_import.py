@@ -299,6 +299,17 @@ def test_readings_that_come_when_they_change_are_weighted_by_the_time_they_hold(
     np.testing.assert_allclose(found.iloc[1:-1], whole.loc[found.index].iloc[1:-1], atol=1e-9)
 
 
+def test_means_of_a_coarse_sensor_are_imported_with_the_step_that_they_hide(tmp_path):
+    rng = np.random.default_rng(12)
+    time = pd.date_range("2024-01-18", periods=6 * 288, freq="5min", tz="UTC")
+    values = np.round(40 + 6 * np.sin(np.arange(len(time)) / 200) + rng.normal(0, 0.7, len(time))) / 2
+    pd.DataFrame({"time": time, "temp_c": values, "power [W]": 100 * values}).to_csv(tmp_path / "h.csv", index=False)
+    said = [line.what for line in import_tables(tmp_path / "h.csv", step="30min").account.of(Kind.DID)]
+    assert "temperature: read in steps of 0.5 °C, which means hide: `atdm agent --quantum 0.5`" in said
+    as_it_is = import_tables(tmp_path / "h.csv", step="5min").account.of(Kind.DID)
+    assert not any("--quantum" in line.what for line in as_it_is)  # an agent finds it by itself
+
+
 def test_a_gap_stays_a_gap(tmp_path):
     zones = foreign.truth()[0].drop(index=[10, 11, 12, 13, 14, 200])
     found = import_tables(**csv(tmp_path, zones)).zones

@@ -253,3 +253,12 @@ def test_a_server_that_is_not_there_is_said(tmp_path):
         open_source("sql:://", {"query": QUERY})
     with pytest.raises((UsageError, DataError), match="oracle|dialect|driver"):
         open_source("sql:strange://host/db", {"query": QUERY}).rows()
+
+
+def test_a_query_that_averages_asks_for_the_step_of_the_sensor(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'h.db'}", poolclass=NullPool)
+    fill(engine, sa.Integer(), int)
+    grouped = "SELECT t AS time, AVG(room) AS temperature, avg (heat) AS load FROM readings GROUP BY t ORDER BY t"
+    for query, asked in ((QUERY, False), (grouped, True)):
+        notes = open_source(f"sql:sqlite:///{tmp_path / 'h.db'}", {"query": query}).rows().notes
+        assert any("--quantum" in note for note in notes) is asked

@@ -12,11 +12,12 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.deploy.agent import AgentFiles, link_agent, prepare_agent
-from atdm.deploy.aggregator import fit_of
+from atdm.deploy.aggregator import aggregate, fit_of
 from atdm.deploy.conductor import Conductor
 from atdm.deploy.enrolment import create_roster, read_agent
 from atdm.deploy.fleet import FleetFile
 from atdm.deploy.notices import OwnWeather
+from atdm.deploy.own import weather_from
 from atdm.deploy.server import LocalServer
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.protocol.account import ASKED_TOO_OFTEN, OTHER_WEIGHTING
@@ -32,7 +33,7 @@ from atdm.transport import frames
 from atdm.transport.frames import Call, Here, Piece
 from atdm.transport.nats import AgentLink, Connection, NatsConfig, subject
 from atdm.transport.nkey import nkey_public
-from tests.deploy.theatre import AGENTS, LOOSE, PLAN, ROWS, ROWS_A_DAY, Theatre, in_process, kind_of
+from tests.deploy.theatre import AGENTS, LOOSE, PLAN, ROWS, ROWS_A_DAY, Theatre, in_process, kind_of, silent
 
 EXACT = replace(LOOSE, dither=0.0, clip=1e9, solver_tolerance=1e-3)  # so that the answer is that in the clear
 
@@ -461,6 +462,19 @@ def test_an_owner_who_allows_equal_weights_only_is_out_of_a_fitted_run_with_that
     reason = "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
     assert found.agents == 4 and found.out == {cautious: reason} and found.as_dict()["out"] == found.out
     assert f"without {cautious}: {reason}" in said
+
+
+@pytest.mark.parametrize("weights", ["fitted", "equal"])
+def test_weather_that_no_load_could_be_told_from_is_refused_before_anybody_is_asked(tmp_path, weights):
+    """Homes answer for a row four times: a fit that cannot come to anything should cost none of them."""
+    theatre = Theatre(tmp_path, weights=weights)
+    dull = weather_from(theatre.stage.weather)
+    dull = replace(dull, solar=np.where(dull.time % DAY == 0, 0.3, 0.1))  # the same every day
+    config = theatre.config("tls://127.0.0.1:1")  # nobody listens there
+    with pytest.raises(
+        DataError, match=r"do not determine .*solar.* \(by the weather and the clock alone: no home was"
+    ):
+        aggregate(config, theatre.plan, dull, silent)
 
 
 @pytest.mark.parametrize(("weights", "says"), [

@@ -23,7 +23,7 @@ from atdm.errors import UsageError
 from atdm.protocol.account import Account
 from atdm.protocol.readings import Readings
 from atdm.protocol.store import Memory, Snapshot, encode_snapshot
-from atdm.transport.disk import Disk
+from atdm.transport.disk import SMALL, Disk
 from tests.protocol.drive import seeded
 
 HOME, TEMPERATURE, LOAD, TABLE = "canary street 5", 23.456789, 7.654321, "canary readings.csv"
@@ -91,6 +91,16 @@ def test_a_private_file_that_others_may_read_is_a_problem(home, name, monkeypatc
     (home / name).chmod(0o644)
     code, printed = command(monkeypatch, capsys, "--identity", home)
     assert code == 1 and f"{name} can be read by others: run chmod 600" in printed
+
+
+def test_the_base_of_a_large_account_is_private_too_and_told_without_its_hash(home) -> None:
+    disk = Disk(home / "state" / "journal")
+    disk.replace(bytes(2 * SMALL))
+    [base] = (home / "state").glob("journal.base-*")
+    base.chmod(0o640)
+    found = examine("0", {"identity": home}, [])
+    assert found["problems"] == ["identity: state/journal.base can be read by others: run chmod 600 on it"]
+    assert base.name not in json.dumps(found)
 
 
 def test_a_private_file_that_was_emptied_is_a_problem(home) -> None:

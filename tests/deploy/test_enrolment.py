@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import time
@@ -444,3 +445,31 @@ def test_the_authority_signs_rows_of_weather(folder, tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(PeerError, match="weather.json: .*does not verify"):
         read_signed_weather(path, authority)
+
+
+def test_a_home_and_the_authority_see_the_same_digits_of_its_key_before_it_is_signed(folder, tmp_path):
+    said = {}
+    for name in ("home-10", "home-2"):
+        run = CliRunner().invoke(app, ["enroll", "agent", str(tmp_path / "keys"), "--name", name, "--authority",
+                                       str(folder / "authority.json")])  # fmt: skip
+        said[name] = re.search(r"begins with ([0-9a-f]{8} [0-9a-f]{8}):", run.stdout).group(1)
+        made = tmp_path / "keys" / name / "enrolment.json"
+        (folder / f"{name}-enrolment.json").write_bytes(made.read_bytes())
+    lines = CliRunner().invoke(app, ["enroll", "status", str(folder)]).stdout.splitlines()
+    shown = [line for line in lines if "home-" in line]
+    assert [line.split()[0] for line in shown] == ["home-2", "home-10"]  # as people count
+    assert all(said[line.split()[0]] in line and "waits for a roster" in line for line in shown)
+
+
+def test_who_signs_is_told_under_which_names_the_server_is_reached_and_how_to_sign_again(folder, tmp_path):
+    """Without --host the server's certificate is for this machine alone: homes elsewhere would refuse it."""
+    enrol(folder, 10)
+    create_aggregator(tmp_path / "office", os.urandom, authority=folder / "authority.json")
+    shutil.copy(tmp_path / "office" / "aggregator" / "enrolment.json", folder / "aggregator-enrolment.json")
+    sign = ["enroll", "roster", str(folder), "-o", str(tmp_path / "public" / "roster.json")]
+    assert "reached as 127.0.0.1, localhost (--host)" in CliRunner().invoke(app, sign).stdout
+    assert (
+        "reached as nats.example.org (--host)" in CliRunner().invoke(app, [*sign, "--host", "nats.example.org"]).stdout
+    )
+    retired = CliRunner().invoke(app, ["enroll", "retire", str(folder), "--name", "home 3"]).stdout
+    assert f"atdm enroll roster {folder}, with -o and --host as before" in retired

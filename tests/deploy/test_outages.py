@@ -73,3 +73,16 @@ def test_nothing_is_given_up_for_a_home_whose_owner_stays_out(roster):
     for setting in OUTAGES:
         assert collected(Fleet(), roster, setting, given, away=(3,)) == [(11, day) for day in range(DAYS)]
         assert collected(Fleet(), roster, setting, given, away=(3,)) != collected(Fleet(), roster, "wait", given)
+
+
+def test_where_days_belong_to_homes_that_are_gone_it_is_said(roster):
+    """After a home was retired: a window that was summed before cannot be summed again without it."""
+    fleet = Fleet()
+    assert len(collected(fleet, roster, "leave", answers())) == DAYS
+    choose = fleet.next_days(FIRST, NOW, OUTAGES["leave"])
+    with pytest.raises(RunAborted, match="6 were summed before with homes that are not all in now, and stay theirs"):
+        choose(answers(*((2, day) for day in range(DAYS))), roster, 10)
+    with pytest.raises(RunAborted, match="can be summed: on each too few homes are in"):
+        Fleet().next_days(FIRST, NOW, OUTAGES["leave"])(
+            answers(*((home, day) for day in range(DAYS) for home in range(6))), roster, 10
+        )

@@ -312,6 +312,53 @@ def test_whatever_a_source_raises_keeps_its_home_out_and_is_logged_by_its_type_a
     assert "hunter2" not in str(caught.value)
 
 
+class Means(Live):
+    """Rows that are means, of a sensor whose step a source tells."""
+
+    quantum = 0.5
+
+    def rows(self, since: int | None = None) -> Rows:
+        found = super().rows(since)
+        return replace(found, temperature=20 + np.sin(found.time / 7e4) / 3, quantum=self.quantum)
+
+
+def test_the_dither_is_as_wide_as_the_step_that_means_hide(tmp_path):
+    """Before a run, after reading on, and after a restart in the middle of the run that this began."""
+    source, theatre = Means(end=NOW - DAY), Theatre(tmp_path)
+    files = AgentFiles(identity=theatre.stage.identity(theatre.stage.names[0]), data=source)
+
+    def start() -> RunningAgent:
+        return prepare_agent(files, theatre.stage.roster, OwnWeather(), Rules())
+
+    with closing(start()) as running:
+        assert running.agent.own.memory.quantum == 0.5  # 1e-4 by what the rows show
+        source.end, source.quantum = NOW, 1.0
+        plan = Collect(step_seconds=HALF_HOUR, start=NOW // DAY * DAY - DAY, length=24)
+        announce = encode(Announce(plan=plan, roster=running.kept.newest().hash(), attempt=1))
+        assert running.agent.receive(announce)
+        assert running.agent.own.memory.quantum == 0.5  # rows that it had: no need to read on
+        later = Collect(step_seconds=HALF_HOUR, start=(NOW - 4 * HALF_HOUR) // HALF_HOUR * HALF_HOUR, length=4)
+        announce = encode(Announce(plan=later, roster=running.kept.newest().hash(), attempt=2))
+        [ready] = running.agent.receive(announce)
+        assert running.agent.own.memory.quantum == 1.0
+    source.quantum = 0.0  # states were purged
+    with closing(start()) as running:
+        assert running.agent.state == "joined" and running.agent.own.memory.quantum == 1.0
+        assert running.agent.receive(announce) == [ready]
+
+
+def test_the_step_of_means_is_the_coarsest_that_was_ever_told_and_no_nonsense():
+    source = Means(end=NOW - DAY)
+    own = own_of(source)
+    own.read()
+    source.end, source.quantum = NOW, 0.1
+    own.read_again([].append)
+    assert own.quantum == 0.5
+    source.quantum = -1.0
+    with pytest.raises(DataError, match="as the step of its sensor: give a positive one, or 0"):
+        own.read()
+
+
 def test_a_source_that_gives_something_else_than_rows_is_named():
     source = Live()
     source.rows = lambda since=None: [(NOW, 20.0, 1.0)]

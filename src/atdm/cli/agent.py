@@ -77,7 +77,10 @@ def agent(
     dither: Dither = 0.1,
     quantum: Annotated[
         float | None,
-        typer.Option(help="Step of the sensor in °C; if not given, the coarsest found in the readings."),
+        typer.Option(
+            help="Step of the sensor in °C; if not given, the coarsest found in the readings, or in the values that a "
+            "source makes means of."
+        ),
     ] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,

@@ -12,12 +12,13 @@ from atdm.data.format import Format
 from atdm.deploy import enrolment
 from atdm.deploy.own import weather_from
 from atdm.deploy.server import reload_server
-from atdm.report.enrolment_text import status_table
+from atdm.report.enrolment_text import shown_key, status_table
 
 app = typer.Typer()
 enroll = typer.Typer(help="Keys, roster and NATS server of a deployment: docs/deploy.md.", no_args_is_help=True)
 app.add_typer(enroll, name="enroll")
 
+SIGN = "sign the roster: atdm enroll roster {}, with -o and --host as before"
 Folder = Annotated[Path, typer.Argument(help="Folder for keys; it stays with the party it belongs to.")]
 AuthorityFolder = Annotated[Path, typer.Argument(help="The authority's folder, made by `atdm enroll authority`.")]
 Authority = Annotated[Path | None, typer.Option(help="authority.json of the authority, if not in the folder.")]
@@ -28,7 +29,7 @@ ForRehearsal = Annotated[bool, typer.Option("--rehearsal", help="Authority and a
 def enroll_authority(folder: Folder, rehearsal: ForRehearsal = False) -> None:
     """Make the party that says who takes part; not the aggregator."""
     path = enrolment.create_authority(folder, os.urandom, rehearsal=rehearsal)
-    print(f"wrote {path}: give it to every party; {folder} stays private")
+    print(f"wrote {path}: give it to every party; everything else in {folder} stays there")
 
 
 @enroll.command("agent")
@@ -41,6 +42,10 @@ def enroll_agent(
     """Make the keys of one agent, beside its data."""
     path = enrolment.create_agent(folder, name, os.urandom, owner=owner, authority=authority)
     print(f"wrote {path}: send it to the enrolment authority; the *.key files beside it stay here")
+    key = enrolment.read_agent(path.parent).identity.public.hex()
+    print(
+        f"its public key begins with {shown_key(key)}: the authority will ask for that, and sees it in its own status"
+    )
 
 
 @enroll.command("aggregator")
@@ -69,7 +74,8 @@ def enroll_roster(
     if nats is None:
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
     else:
-        print(f"wrote {nats}: the NATS server's folder; start nats-server -c server.conf in it")
+        reached = f"reached as {', '.join(host)} (--host)"
+        print(f"wrote {nats}: the NATS server's folder, {reached}; start nats-server -c server.conf in it")
         if reload_server(nats):
             print("the NATS server that runs there was told to read it again")
         elif roster.serial > 1:
@@ -80,14 +86,14 @@ def enroll_roster(
 def enroll_replace(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """The same home with a new key, whose enrolment.json is in the authority's folder: the old key is out for good."""
     old = enrolment.replace_key(folder, name)
-    print(f"{name} of owner {old.owner}: the old key is out for good; sign it in: atdm enroll roster {folder}")
+    print(f"{name} of owner {old.owner}: the old key is out for good; {SIGN.format(folder)}")
 
 
 @enroll.command("retire")
 def enroll_retire(folder: AuthorityFolder, name: Annotated[str, typer.Option(help="Name of the agent.")]) -> None:
     """A home leaves: its key is in no later roster and never enrols again."""
     old = enrolment.retire_key(folder, name)
-    print(f"{name} of owner {old.owner}: its key is out for good; sign it out: atdm enroll roster {folder}")
+    print(f"{name} of owner {old.owner}: its key is out for good; {SIGN.format(folder)}")
 
 
 @enroll.command("status")

@@ -9,6 +9,7 @@ Rule 5: a row later than the clock measures nothing yet: it is left out, and tha
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def not_later(rows: Rows, now: int, name: str) -> tuple[Rows, tuple[str, ...]]:
             f"{name}: all {late} rows are later than this machine's clock, {stamp(now)}: give stamps in seconds since "
             "1970 UTC, not in milliseconds, or set the clock"
         )
-    left = Rows(rows.time[:kept], rows.temperature[:kept], rows.load[:kept], rows.notes, rows.agent)
+    left = replace(rows, time=rows.time[:kept], temperature=rows.temperature[:kept], load=rows.load[:kept])
     return left, (f"{name}: {late} rows left out that are later than this machine's clock: check stamps and clock",)
 
 
@@ -63,7 +64,7 @@ def possible(rows: Rows, source: object, name: str) -> tuple[Rows, tuple[str, ..
             text = f"{name}: {what} is outside {low:g} to {high:g} {unit} in {count} rows"
             said.append(f"{text}, taken as lacking there: check the sensor")
         columns.append(values)
-    return Rows(rows.time, columns[0], columns[1], rows.notes, rows.agent), tuple(said)
+    return replace(rows, temperature=columns[0], load=columns[1]), tuple(said)
 
 
 def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Filled:

@@ -24,13 +24,16 @@ from atdm.deploy.notices import MARK, MOST_BYTES, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
 from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head, stamp_now
+from atdm.deploy.patience import Patience
 from atdm.errors import AtdmError, DataError, PeerError, UsageError, write_error
 from atdm.kernel.blas import one_blas_thread
 from atdm.protocol.account import Account
 from atdm.protocol.agent import Agent
-from atdm.protocol.messages import OVERHEAD, one_line
+from atdm.protocol.messages import OVERHEAD, Announce, decode_to_agent, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
+from atdm.protocol.readings import MOST_QUANTUM, Readings
+from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import decode_entry, decode_snapshot, newest_serial
 from atdm.transport.disk import Disk, lock, replace_file
@@ -102,15 +105,24 @@ def prepare_agent(
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(error, f"cannot make {state}") from None
+    agent: Agent | None = None
+
+    def renew() -> Readings:
+        again = own.read_again(say)
+        if agent is not None:  # not while it plays its journal again: what it knew then is in there
+            _see_step(agent, own)
+        return again
+
     held = lock(state)
     try:
         saved, journal = Disk(state / JOURNAL).read()
         seen = 0 if saved is None else newest_serial(decode_snapshot(saved).memory, map(decode_entry, journal))
         kept = Kept(state, keys, roster, weather, say, least=seen)
+        begun = _roster_of_run(journal, kept, seen)
         agent = Agent(
             identity=keys.identity,
             secret=keys.secret,
-            roster=kept.listing(),
+            roster=begun or kept.listing(),
             authority=keys.pinned.authority,
             readings=readings,
             weather=sky or NO_WEATHER,
@@ -118,17 +130,36 @@ def prepare_agent(
             random_bytes=os.urandom,
             store=Disk(state / JOURNAL),
             host=host,
-            renew=lambda: own.read_again(say),
-            renew_roster=kept.newest,
+            renew=renew,
+            renew_roster=lambda: begun if agent is None and begun else kept.newest(),
             find_weather=kept.weather,
             owner=lambda: choice_of(state),
         )
+        _see_step(agent, own)
         if not apart:
             _mark_begun(files.identity, keys.name, say)
     except BaseException:
         held.close()
         raise
     return RunningAgent(agent, keys, kept, state, History(state), held)
+
+
+def _see_step(agent: Agent, own: OwnReadings) -> None:
+    """Let the dither be as wide as the step of the sensor asks for, where rows are means and no longer show it."""
+    memory = agent.own.memory
+    memory.quantum = max(memory.quantum, min(own.quantum, MOST_QUANTUM))
+
+
+def _roster_of_run(journal: Sequence[bytes], kept: Kept, seen: int) -> Roster | None:
+    """The roster that the unfinished run in a journal was announced for: it goes on under that one, also where a newer
+    one has come since. None where there is no run, or where a newer one was asked for since. seen: its number."""
+    messages = [entry.message for entry in map(decode_entry, journal) if entry.message]
+    try:
+        first = decode_to_agent(messages[0], len(messages[0])) if messages else None
+    except PeerError:  # of another version: the agent says that the run is lost
+        return None
+    found = kept.named(first.roster) if isinstance(first, Announce) else None
+    return found if found is not None and found.serial >= seen else None
 
 
 def _refuse_lost_account(identity: Path, state: Path) -> None:
@@ -270,18 +301,20 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 def link_agent(running: RunningAgent, servers: tuple[str, ...], say: Say) -> AgentLink:
-    agent, keys = running.agent, running.keys
+    agent, keys, patience = running.agent, running.keys, Patience(running.agent)
 
     def answer(_slot: int, message: bytes) -> list[bytes] | None:
         if message.startswith(MARK):
             running.kept.take(message)
             return []
         try:
+            patience.admit(message)
             replies = agent.receive(message)
         except PeerError as error:
             say(Line(f"was sent {describe(message)}; sent nothing ({error})", event="ignored", agent=keys.name))
             remember(message, None, str(error))
             return None
+        patience.answered(message)
         sent = ", ".join(describe(reply) for reply in replies) or "nothing"
         say(Line(f"was asked {describe(message)}; sent {sent}", event="asked", agent=keys.name))
         remember(message, replies)

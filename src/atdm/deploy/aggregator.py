@@ -23,13 +23,13 @@ from atdm.deploy.conductor import AggregatorConfig, Conductor
 from atdm.deploy.events import Aborted, ModelReleased, OnEvent, unseen
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, RunAborted, UsageError
-from atdm.kernel.design import LAGGED
+from atdm.kernel.design import LAGGED, Design
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, Plan
-from atdm.protocol.readings import Weather, timestamps
+from atdm.protocol.readings import Weather, public_inputs, timestamps, window
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.rules import Rules
 from atdm.result import Cost, Fit
@@ -115,8 +115,20 @@ def check_offered(protocol: str) -> None:
 def aggregate(config: AggregatorConfig, plan: Plan, weather: Weather, say: Say, report: OnEvent = unseen) -> Deployed:
     """Gather the agents, run the protocol with them, and keep what they release; `report` hears how it goes."""
     check_offered(plan.protocol)
+    _check_weather(plan, weather)
     with Office(config, say, report) as office:
         return asyncio.run(_aggregate(office, plan, weather))
+
+
+def _check_weather(plan: Plan, weather: Weather) -> None:
+    """Refuse before anybody is asked what no load could determine: homes answer for a row four times and no more, and
+    what they showed is not kept where it cannot be fitted."""
+    kept = np.intersect1d(window(plan), weather.time)
+    any_load = np.random.default_rng(0).normal(size=len(kept))
+    try:
+        Design.build(public_inputs(plan, kept, any_load, weather), plan.order, minimum_norm=plan.minimum_norm)
+    except DataError as error:
+        raise DataError(f"{error} (by the weather and the clock alone: no home was asked)") from None
 
 
 async def _aggregate(office: Office, plan: Plan, weather: Weather) -> Deployed:

@@ -28,10 +28,12 @@ RENEW = "let the authority sign the roster again (`atdm enroll roster`) and give
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 OURS = (  # files that atdm makes; of others only the number is told
     "authority.json", "authority.key", "begun", "ca.key", "dither.key", "enrolled.json", "enrolment.json",
-    "identity.key", "journal", "nats.key", "roster.json", "server.conf", "server.key", "server.pem", "weather.json",
-    ".lock",
+    "history.jsonl", "identity.key", "journal", "journal.base", "nats.key", "roster.before.json", "roster.json",
+    "server.conf", "server.key", "server.pem", "weather.json", ".lock",
 )  # fmt: skip
-PRIVATE = ("authority.key", "ca.key", "dither.key", "identity.key", "journal", "nats.key", "server.key")
+PRIVATE = (
+    "authority.key", "ca.key", "dither.key", "identity.key", "journal", "journal.base", "nats.key", "server.key",
+)  # fmt: skip
 
 
 def examine(
@@ -112,14 +114,19 @@ def _folder(path: Path) -> list[dict[str, Any]]:
         inside = sorted(path.iterdir()) + sorted((path / "state").glob("*"))
         rows = [_row("the folder", path.stat(), folder=True)]
         rows += [
-            _row(str(each.relative_to(path)), each.stat(), folder=False)
+            _row(str(each.relative_to(path).with_name(_name(each))), each.stat(), folder=False)
             for each in inside
-            if each.name in OURS and each.is_file()
+            if _name(each) in OURS and each.is_file()
         ]
-        others = sum(each.name not in OURS and each.is_file() for each in inside)
+        others = sum(_name(each) not in OURS and each.is_file() for each in inside)
     except OSError as error:
         return [{"name": "the folder", "problem": f"cannot be read ({error.strerror}): check the path"}]
     return rows + ([{"name": f"{others} other files"}] if others else [])
+
+
+def _name(path: Path) -> str:
+    """Without the hash in that of a journal's base."""
+    return "journal.base" if path.name.startswith("journal.base-") else path.name
 
 
 def _row(name: str, found: os.stat_result, *, folder: bool) -> dict[str, Any]:

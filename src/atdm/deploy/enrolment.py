@@ -290,9 +290,14 @@ def enrolment_status(folder: Path) -> dict[str, Any]:
             "since": _date(each.since) if each.since else None, "gone": None if each.gone is None else _date(each.gone),
             "replaced_by": each.successor or None, "replaces": before.get(key),
         }
-        for key, each in sorted((known.keys | new).items(), key=lambda item: (item[1].name, item[1].since))
+        for key, each in sorted((known.keys | new).items(), key=lambda item: (_by_number(item[1].name), item[1].since))
     ]  # fmt: skip
     return {"roster": known.serial, "keys": rows}
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Sorts home-2 before home-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _state(key: str, known: Enrolled, there: bool, new: bool) -> str:

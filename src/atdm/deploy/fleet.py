@@ -136,11 +136,17 @@ class Fleet:
             if not days.any():
                 names = sorted(member.name for member in roster.members if member.identity.hex() in waiting)
                 hours = f"{outages.patience / 3600:g} h"
+                if names:
+                    raise RunAborted(f"waiting for {', '.join(names[:5])}, silent for less than {hours}")
+                taken = sum(first + i in self.days for i in range(count) if wanted is None or wanted[i])
+                others = "on each too few homes are in, or it was given up because homes were out"
+                if taken:
+                    others = (
+                        f"{taken} were summed before with homes that are not all in now, and stay theirs; else {others}"
+                    )
                 raise RunAborted(
-                    f"waiting for {', '.join(names[:5])}, silent for less than {hours}" if names else
-                    "no day of the window can be summed: on each too few homes are in, or it was given up because "
-                    "homes were out; wait for more homes, or choose other days"
-                )  # fmt: skip
+                    f"no day of the window can be summed: {others}; wait for more homes, or choose other days"
+                )
             return [place for place, key in enumerate(keys) if key in company], days
 
         return chosen

@@ -4,10 +4,11 @@ The aggregator sends an agent what it lacks, before it asks it anything (`pack`)
 
 Rule 1: the authority's signature counts, never who carried it.
 Rule 2: a roster is kept if its number is above that of the one kept. A run's roster does not change: the newest one is
-        looked up at the next announcement.
+        looked up at the next announcement, and the one before stays, for a restart within the run.
 Rule 3: a stamp's weather is never replaced once it is kept. Rows far from the agent's own weather are not kept.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ class Kept:
         """roster: a file that wins where its number is higher; least: the number of the newest that was ever seen."""
         self._keys, self._file, self._own, self._say, self._least = keys, roster, weather, say, least
         self._places = folder / "roster.json", folder / "weather.json"
+        self._before = folder / "roster.before.json"
         self._roster = read_roster(self._places[0], keys.pinned.authority) if self._places[0].exists() else None
         self._weather = _read_weather(self._places[1])
         self._seen: deque[bytes] = deque(maxlen=MOST_HELD - 1)  # names of what came, taken or not
@@ -127,6 +129,13 @@ class Kept:
         """The newest roster, if there is one and this agent is in it."""
         return self._roster if self._roster is not None and self._listed(self._roster) else None
 
+    def named(self, wanted: bytes) -> Roster | None:
+        """The one with this hash, of the newest and the one before it, if this agent is in it."""
+        known = [] if self._roster is None else [self._roster]
+        with contextlib.suppress(AtdmError):  # where it cannot be read, the run that needs it is lost and nothing else
+            known += [read_roster(self._before, self._keys.pinned.authority)] if self._before.exists() else []
+        return next((roster for roster in known if roster.hash() == wanted and self._listed(roster)), None)
+
     def _look(self, path: Path) -> None:
         found = read_roster(path, self._keys.pinned.authority)
         if self._roster is None or found.serial > self._roster.serial:
@@ -147,6 +156,8 @@ class Kept:
         self._tell(f"was sent roster {roster.serial}, with {len(roster)} agents")
 
     def _keep(self, roster: Roster) -> None:
+        if self._roster is not None:
+            replace_file(self._before, json_bytes(self._roster))
         replace_file(self._places[0], json_bytes(roster))
         self._roster = roster
         if not self._listed(roster):

@@ -15,6 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ class OwnReadings:
         self, source: Source, weather: Path | None, name: str, declared: Format, history: int = HISTORY
     ) -> None:
         self.source, self.weather, self.name, self.declared, self.history = source, weather, name, declared, history
+        self.quantum = 0.0  # °C, the coarsest step found in values that the source made means of
         self._rows: Rows | None = None
         self._done: tuple[str, ...] = ()  # to the rows of the last reading, in words
 
@@ -49,6 +51,7 @@ class OwnReadings:
         sky = None if self.weather is None else read_sky(self.weather, self.declared)
         first = self._first(sky)
         rows = self._since(first)
+        self.quantum = max(self.quantum, rows.quantum)
         if rows.agent is not None and rows.agent != self.name:
             raise DataError(
                 f"{self.source.name}: holds readings of {rows.agent}; this agent is {self.name}: give its own readings"
@@ -120,7 +123,7 @@ def _joined(known: Rows, now: Rows, since: int) -> Rows:
     kept = slice(0, int(np.searchsorted(known.time, since, side="right")))
     columns = ((known.time, now.time), (known.temperature, now.temperature), (known.load, now.load))
     stamps, temperature, load = (np.concatenate([old[kept], new]) for old, new in columns)
-    return Rows(stamps, temperature, load, now.notes, now.agent)
+    return replace(now, time=stamps, temperature=temperature, load=load)
 
 
 def weather_from(path: Path, declared: Format | None = None) -> Weather:

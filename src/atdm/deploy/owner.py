@@ -123,6 +123,7 @@ class _Head(msgspec.Struct, frozen=True):
     step: msgspec.Raw = _NONE
     reason: msgspec.Raw = _NONE
     plan: msgspec.Raw = _NONE
+    attempt: msgspec.Raw = _NONE
     days: msgspec.Raw = _NONE
 
 

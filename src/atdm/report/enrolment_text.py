@@ -8,15 +8,20 @@ from rich.text import Text
 
 
 def status_table(found: dict[str, Any]) -> RenderableType:
-    """One row a key; keys by their first eight digits."""
+    """One row a key, by its first sixteen digits; others that it names by their first eight."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("name", "owner", "key", "gives days from", "state"):
         table.add_column(column)
     for row in found["keys"]:
         state = " ".join(part for part in (row["state"], _detail(row)) if part)
-        table.add_row(row["name"], row["owner"], row["key"][:8], row["since"] or "the beginning", state)
+        table.add_row(row["name"], row["owner"], shown_key(row["key"]), row["since"] or "the beginning", state)
     enrolled = sum(row["state"] == "enrolled" for row in found["keys"])
     return Group(table, Text(f"roster {found['roster']}: {enrolled} agents enrolled"))
+
+
+def shown_key(key: str) -> str:
+    """As much of a key in hex as two people compare by telephone: nobody can make another that begins so."""
+    return f"{key[:8]} {key[8:16]}"
 
 
 def _detail(row: dict[str, Any]) -> str:

@@ -6,8 +6,17 @@ check tells a length that was damaged from a frame that was cut short.
 
     replace   a new file beside the old one, forced to disk, renamed over it
     append    one frame at the end, forced to disk; a frame cut short by a crash was never answered and is dropped
+
+A snapshot holds the account of years and is replaced twice a run, which wears out a memory card. So a large one is told
+as its difference from a base, a file of its own that never changes and is named by its hash:
+
+Rule 1: the journal alone says what counts. A base is on disk before a journal names it, and removed only after one that
+        does not is on disk; it is read by its hash, so that no other can take its place.
+Rule 2: a new base is written once the differences written since have cost as many bytes as it has: what is written in
+        all is at most twice that of the best moments to do it.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -23,10 +32,25 @@ from atdm.errors import DataError, UsageError, write_error
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
 from atdm.protocol.store import Store
+from atdm.transport.difference import Part, difference, rebuilt
 
 MAGIC = b"atdm-journal-3\n"
+ON_BASE = b"atdm-journal-4\n"  # its snapshot is the difference from a base
 UNCHECKED = b"atdm-journal-2\n"  # lengths without a check: still read, and MAGIC from the next snapshot on
 _LENGTH, _CHECK, _HASH = 8, 8, 32
+RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
+SMALL = 8192  # bytes of a snapshot that is written whole: a disk writes pages of 4096
+LOOKS = 5  # at a journal whose base is gone: whoever reads beside a running agent may come between the two
+
+
+class _OnBase(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A snapshot, told by a base."""
+
+    base: bytes  # its hash
+    parts: tuple[Part, ...]
+
+    def __repr__(self) -> str:
+        return f"_OnBase({len(self.parts)} parts)"
 
 
 class Disk(Store):
@@ -36,15 +60,24 @@ class Disk(Store):
         self.path = path
         self._end, self._chain = 0, b""  # of the last whole frame
         self._checked = True  # whether its lengths have a check
+        self._base = b""  # the content of the base, empty where there is none
+        self._spent = 0  # bytes of differences from it, as far as this process wrote them
 
     def __repr__(self) -> str:
         return f"Disk({self.path})"
 
     def read(self) -> tuple[bytes | None, list[bytes]]:
-        if not self.path.exists():
-            return None, []
-        data = self.path.read_bytes()
-        self._checked = data.startswith(MAGIC)
+        for _ in range(LOOKS):
+            if not self.path.exists():
+                return None, []
+            with contextlib.suppress(FileNotFoundError):
+                return self._read(self.path.read_bytes())
+        raise DataError(f"{self.path} needs a file beside it that is gone: {RESTORE}")
+
+    def _read(self, data: bytes) -> tuple[bytes, list[bytes]]:
+        """What a journal says. FileNotFoundError: its base is gone."""
+        on_base = data.startswith(ON_BASE)
+        self._checked = on_base or data.startswith(MAGIC)
         if not self._checked and not data.startswith(UNCHECKED):
             raise DataError(
                 f"{self.path} is not an agent's journal of this version: one of the first edition cannot be carried "
@@ -52,13 +85,56 @@ class Disk(Store):
             )
         frames = self._frames(data)
         if not frames:
-            raise DataError(f"{self.path} has no snapshot: restore the whole folder from where it last ran")
-        return frames[0], frames[1:]
+            raise DataError(f"{self.path} has no snapshot: {RESTORE}")
+        return self._told(frames[0]) if on_base else frames[0], frames[1:]
 
     def replace(self, snapshot: bytes) -> None:
-        frame, chain = _frame(b"", snapshot, checked=True)
-        replace_file(self.path, MAGIC + frame)
-        self._end, self._chain, self._checked = len(MAGIC) + len(frame), chain, True
+        magic, content = (MAGIC, snapshot) if len(snapshot) <= SMALL else (ON_BASE, self._on_base(snapshot))
+        frame, chain = _frame(b"", content, checked=True)
+        replace_file(self.path, magic + frame)
+        self._end, self._chain, self._checked = len(magic) + len(frame), chain, True
+        self._remove_bases(but=self._base if magic == ON_BASE else b"")
+
+    def _on_base(self, snapshot: bytes) -> bytes:
+        """A snapshot as its difference from the base, or from a new one where that is cheaper in the long run."""
+        told = _tell(self._base, snapshot) if self._base else b""
+        if not told or self._spent + len(told) > len(snapshot):
+            replace_file(self._place(snapshot), snapshot)
+            self._base, self._spent = snapshot, 0
+            told = _tell(snapshot, snapshot)
+        self._spent += len(told)
+        return told
+
+    def _told(self, content: bytes) -> bytes:
+        """The snapshot that a difference tells."""
+        damaged = DataError(f"{self.path} and its base do not belong together: {RESTORE}")
+        try:
+            told = msgspec.msgpack.decode(content, type=_OnBase)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise damaged from None
+        base = self._named(told.base).read_bytes()
+        if sha256(base).digest() != told.base:
+            raise damaged
+        try:
+            snapshot = rebuilt(base, told.parts)
+        except ValueError:
+            raise damaged from None
+        self._base, self._spent = base, len(content)
+        return snapshot
+
+    def _place(self, base: bytes) -> Path:
+        return self._named(sha256(base).digest())
+
+    def _named(self, hashed: bytes) -> Path:
+        return self.path.with_name(f"{self.path.name}.base-{hashed[:8].hex()}")
+
+    def _remove_bases(self, but: bytes) -> None:
+        """Those that the journal on disk does not name. One that stays is removed the next time."""
+        kept = self._place(but).name if but else ""
+        for path in self.path.parent.glob(f"{self.path.name}.base-*"):
+            if path.name != kept:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def append(self, entry: bytes) -> None:
         frame, chain = _frame(self._chain, entry, self._checked)
@@ -87,10 +163,17 @@ class Disk(Store):
             content = data[head : head + size]
             frame, chain = _frame(self._chain, content, self._checked)
             if not sound or frame != data[self._end : head + size]:
-                raise DataError(f"{self.path} is damaged at byte {self._end}: restore the whole folder")
+                raise DataError(f"{self.path} is damaged at byte {self._end}: {RESTORE}")
             frames.append(content)
             self._end, self._chain = head + size, chain
         return frames
+
+
+def _tell(base: bytes, snapshot: bytes) -> bytes:
+    parts = difference(base, snapshot)
+    if rebuilt(base, parts) != snapshot:  # an account is for life: nothing is taken on trust
+        raise AssertionError("a difference that does not tell the snapshot")
+    return msgspec.msgpack.encode(_OnBase(sha256(base).digest(), parts))
 
 
 def _frame(chain: bytes, content: bytes, checked: bool) -> tuple[bytes, bytes]:
@@ -133,7 +216,7 @@ def lock(folder: Path, name: str = ".lock") -> BinaryIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise UsageError(f"{folder} is in use by another process: wait for it, or use another folder") from None
+            raise UsageError(f"{folder} is in use by another process: wait for it to end, or stop it") from None
     return file
 
 

@@ -28,6 +28,7 @@ from atdm.data.importing.read import KINDS, Sheet, numbers, sheets
 from atdm.data.importing.spans import FloatArray, IntArray, Pace
 from atdm.data.importing.stamps import instants
 from atdm.data.importing.units import OURS, Quantity, Unit
+from atdm.data.quantum import said, sensor_quantum
 from atdm.errors import DataError, UsageError
 
 StrPath = str | PathLike[str]
@@ -520,6 +521,8 @@ def _spans(
         if usual != step:
             what = f"{quantity}: time-weighted mean over {spell(step)} of readings {spell(usual)} apart"
             account.say(Kind.DID, who, what)
+            if quantity == "temperature":
+                account.say(Kind.DID, who, hidden_step(sensor_quantum(one.value)))
         return spans.held(one.time, one.value, longest, pace.usual, declared.label)
     kind = declared.load_kind
     if quantity == "load" and kind is None:
@@ -541,6 +544,11 @@ def _spans(
     account.say(Kind.DID, who, f"{quantity}: energy of {spell(length)} as mean power")
     hours = length / pd.Timedelta(hours=1)
     return spans.held(one.time, one.value / hours, int(length.value), int(length.value), declared.label)
+
+
+def hidden_step(quantum: float) -> str:
+    """What whoever runs an agent on means must declare."""
+    return f"temperature: read in steps of {said(quantum)}, which means hide: `atdm agent --quantum {quantum:.4g}`"
 
 
 def _hold(pace: Pace, hold: pd.Timedelta | None, who: str, quantity: Quantity, account: Account) -> int:

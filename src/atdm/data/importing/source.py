@@ -3,7 +3,7 @@
 import pandas as pd
 
 from atdm.data.importing.account import Account, Kind
-from atdm.data.importing.build import Imported
+from atdm.data.importing.build import Imported, hidden_step
 from atdm.data.sources.source import Source
 from atdm.errors import DataError
 
@@ -29,6 +29,8 @@ def import_source(source: Source, agent: str = "home") -> Imported:
     account = Account()
     for note in found.notes:
         account.say(Kind.DID, source.name, note)
+    if found.quantum:
+        account.say(Kind.DID, source.name, hidden_step(found.quantum))
     columns = {
         "time": pd.to_datetime(found.time, unit="s", utc=True),
         "agent": found.agent or agent,

@@ -9,6 +9,8 @@ Rule 2: each row comes from 5-minute statistics where there are, else from state
         only for steps of whole hours: half of an hour's mean is not known). How many came from where is said.
 Rule 3: `unknown`, `unavailable`, times at which the server was off and states older than `hold` are no readings.
 Rule 4: a home has a temperature where all of its rooms have one, and heat where all of its meters do.
+Rule 5: means hide the step of a sensor, which scales an agent's dither. So it is looked for in states, and in the
+        lowest and highest state of each period of statistics; of several rooms the coarsest counts.
 """
 
 import math
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from atdm.data import quantum
 from atdm.data.limits import OTHER_TEMPERATURES
 from atdm.data.seconds import length, stamp
 from atdm.data.sources import held
@@ -49,6 +52,7 @@ class Entity:
     counts: bool  # a counter: what counts is its difference over a row
     states: Series
     statistics: dict[str, Series]  # table -> means by the start of their period, counters by its end
+    quantum: float = 0.0  # of a room: the step of its sensor, 0 where no state shows it  [°C]
 
     def origins(self, step: int, hold: int) -> list[tuple[str, Series, int]]:
         """Where its rows may come from, the best first: words, values, and how long each of them holds [s]."""
@@ -71,6 +75,8 @@ class Entity:
                 said.append(f"{int(new.sum())} rows from {origin}")
         if self.counts:
             values *= 3600 / step  # kWh in a row -> kW
+        if said and self.quantum:
+            said.append(f"in steps of {quantum.said(self.quantum)}")
         return values, f"{self.name}: {', '.join(said) or 'no row'}"
 
     def span(self, step: int, hold: int) -> tuple[float, float]:
@@ -136,8 +142,9 @@ class HomeAssistant(Source):
         for values, _ in known[len(rooms) :]:
             load += values
         some = ~(np.isnan(temperature) & np.isnan(load))
-        notes = (*(said for _, said in known), *self._hours_left([*rooms, *meters], starts))
-        return Rows(starts[some], temperature[some], load[some], notes)
+        notes = (*(said for _, said in known), *self._hours_left([*rooms, *meters], starts), *_no_step(rooms, starts))
+        coarsest = max(room.quantum for room in rooms)
+        return Rows(starts[some], temperature[some], load[some], notes, quantum=coarsest)
 
     def _starts(self, entities: Sequence[Entity], since: int | None) -> IntArray:
         """The rows of which all entities may know something."""
@@ -166,8 +173,10 @@ class HomeAssistant(Source):
         def in_celsius(values: FloatArray, unit: str) -> FloatArray:
             return celsius(values, self._known(name, unit))
 
-        tables = {} if thermostat else self._statistics(name, since, in_celsius, counts=False)
-        entity = Entity(name, False, _until_off(states, value, runs), tables)
+        tables, extremes = ({}, []) if thermostat else self._statistics(name, since, in_celsius, counts=False)
+        series = _until_off(states, value, runs)
+        step = max(quantum.sensor_quantum(raw) for raw in (series.value, *extremes))
+        entity = Entity(name, False, series, tables, step)
         self._check_found(entity)
         if assumed:
             self._check_assumed(entity)
@@ -209,7 +218,7 @@ class HomeAssistant(Source):
         series = _until_off(states, value, runs)
         if counts:
             series = held.unwound(series, _begun_anew(states, series))
-        entity = Entity(name, counts, series, self._statistics(name, since, scaled, counts=counts))
+        entity = Entity(name, counts, series, self._statistics(name, since, scaled, counts=counts)[0])
         self._check_found(entity)
         return entity
 
@@ -232,9 +241,10 @@ class HomeAssistant(Source):
 
     def _statistics(
         self, name: str, since: int | None, convert: Callable[[FloatArray, str], FloatArray], *, counts: bool
-    ) -> dict[str, Series]:
-        """Means at the start of their periods; of a counter its sum, which is that at the end of them."""
-        tables = {}
+    ) -> tuple[dict[str, Series], list[FloatArray]]:
+        """Means at the start of their periods; of a counter its sum, which is that at the end of them. And, by table,
+        the states among them."""
+        tables, extremes = {}, []
         for table, period in PERIODS.items():
             from_time = 0.0 if since is None else since - self.step - 2.0 * period
             found = self.recorder.statistics(name, table, from_time)
@@ -243,7 +253,8 @@ class HomeAssistant(Source):
             if known.any() and found.unit is not None:
                 time = found.start[known] + (period if counts else 0)
                 tables[table] = held.series(time, convert(values[known], found.unit))
-        return tables
+                extremes.append(convert(found.extremes, found.unit))
+        return tables, extremes
 
     def _known(self, name: str, unit: str) -> str:
         if unit not in TEMPERATURE:
@@ -296,6 +307,13 @@ def _recorder(address: str, token_file: str | None, password_file: str | None, t
 
         return RecorderSocket(address, token_file, timeout)
     return RecorderDatabase(open_database(address, read_secret(password_file, "ATDM_SQL_PASSWORD"), timeout))
+
+
+def _no_step(rooms: Sequence[Entity], starts: IntArray) -> list[str]:
+    """Say which rooms' rows are means of values that nobody can see."""
+    hidden = [room.name for room in rooms if not room.quantum and len(starts)]
+    way_out = "no state is left that shows the step of the sensor: declare it (`atdm agent --quantum`, in °C)"
+    return [f"{', '.join(hidden[:NAMED])}: {way_out}"] if hidden else []
 
 
 def _until_off(states: States, value: Callable[[str | None, dict[str, Any]], float], runs: Sequence[Run]) -> Series:

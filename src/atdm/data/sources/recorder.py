@@ -4,7 +4,8 @@ Two ways to the same thing: the recorder's database, and the websocket API of a 
 about the tables (schema 42 of 2024.3 to 53 of 2026.10):
 - a state holds from `last_updated_ts` (seconds since 1970 UTC) on; `last_changed_ts` is NULL where it is the same;
 - 5-minute statistics are kept for ten days unless told otherwise, as states are; hourly ones for ever;
-- `mean` is time-weighted; `sum` of an energy counter, resets taken out, is that at the END of the row's period;
+- `mean` is time-weighted; `min` and `max` are states as they were; `sum` of an energy counter, resets taken out, is
+  that at the END of the row's period;
 - times at which the server was off are those between `recorder_runs`. A run that crashed has its end written at the
   next start, so the last state before that is its end.
 """
@@ -44,6 +45,7 @@ class Statistics:
     start: FloatArray  # seconds since 1970 UTC
     mean: FloatArray  # NaN where there is none
     sum: FloatArray  # at the end of the period; NaN where there is none
+    extremes: FloatArray  # the lowest and the highest state of each period, which are no means; NaN where there is none
     unit: str | None
 
 
@@ -108,12 +110,14 @@ class RecorderDatabase(Recorder):
         units = self._query("SELECT m.unit_of_measurement FROM statistics_meta m WHERE m.statistic_id = :entity",
                             entity=entity)  # fmt: skip
         rows = self._query(
-            f"SELECT t.start_ts, t.mean, t.sum FROM {table} t JOIN statistics_meta m ON t.metadata_id = m.id "
+            f"SELECT t.start_ts, t.mean, t.sum, t.min, t.max FROM {table} t "
+            "JOIN statistics_meta m ON t.metadata_id = m.id "
             "WHERE m.statistic_id = :entity AND t.start_ts >= :since ORDER BY t.start_ts",
             entity=entity, since=since,
         )  # fmt: skip
-        values = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), 3)  # NULL becomes NaN
-        return Statistics(values[:, 0], values[:, 1], values[:, 2], units[0][0] if units else None)
+        values = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), 5)  # NULL becomes NaN
+        mean, total, extremes = values[:, 1], values[:, 2], values[:, 3:].ravel()
+        return Statistics(values[:, 0], mean, total, extremes, units[0][0] if units else None)
 
     def runs(self) -> list[Run]:
         newest = self._query("SELECT MAX(s.last_updated_ts) FROM states s")[0][0]

@@ -8,8 +8,9 @@ Rule 2: a source changes nothing where it reads, and shows no password, token or
 Rule 3: it raises DataError, in one line with the way out, where it cannot read.
 """
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +36,14 @@ class Rows:
         What was done to the readings, in words.
     agent : str, optional
         Whose they are, where the source says so.
+    quantum : float, default 0.0
+        Step of the sensor, found in the values that temperatures are means of; 0 where they are no means, or where
+        nobody knows [°C].
 
     Raises
     ------
     DataError
-        Where columns differ in length, stamps do not increase, or a value is infinite.
+        Where columns differ in length, stamps do not increase, a value is infinite, or the quantum is no step.
     """
 
     time: IntArray
@@ -47,6 +51,7 @@ class Rows:
     load: FloatArray
     notes: tuple[str, ...] = ()
     agent: str | None = None
+    quantum: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", np.asarray(self.time, dtype=np.int64))
@@ -57,6 +62,8 @@ class Rows:
                 raise DataError(f"a source gave {values.size} values of {name} for {self.time.size} stamps: mend it")
             if np.isinf(values).any():
                 raise DataError(f"a source gave an infinite {name}: leave such readings out")
+        if not 0 <= self.quantum < math.inf:
+            raise DataError(f"a source gave {self.quantum} °C as the step of its sensor: give a positive one, or 0")
         back = np.flatnonzero(np.diff(self.time) <= 0)
         if len(back):
             at = stamp(int(self.time[back[0] + 1]))
@@ -76,10 +83,10 @@ class Rows:
         Returns
         -------
         Rows
-            With the same notes.
+            With the same notes and quantum.
         """
         first = 0 if since is None else int(np.searchsorted(self.time, since, side="right"))
-        return Rows(self.time[first:], self.temperature[first:], self.load[first:], self.notes, self.agent)
+        return replace(self, time=self.time[first:], temperature=self.temperature[first:], load=self.load[first:])
 
 
 class Source(ABC):

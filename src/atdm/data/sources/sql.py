@@ -6,7 +6,9 @@
 Rule 1: the query gives the columns time, temperature [°C] and load [kW], on one regular step; others are not used. It
         may say `:since` for the stamp after which rows are wanted (seconds since 1970 UTC).
 Rule 2: time is a stamp with its offset, whole seconds since 1970 UTC, or, where a timezone is declared, that clock's.
-Rule 3: read-only, with a time-out, and no password in the URL: see database.py.
+Rule 3: a query may average. What it made means of is not seen here, so that whoever runs the agent is asked for the
+        step of the sensor.
+Rule 4: read-only, with a time-out, and no password in the URL: see database.py.
 """
 
 import re
@@ -26,6 +28,7 @@ from atdm.errors import DataError, UsageError
 from atdm.types import FloatArray, IntArray
 
 COLUMNS = ("time", "temperature", "load")
+_MEANS = re.compile(r"\b(avg|mean)\s*\(", re.IGNORECASE)
 _SINCE = re.compile(r"(?<![:\w]):since\b")
 
 
@@ -63,8 +66,11 @@ class Sql(Source):
                 "each stamp once"
             )
         ignored = [name for name in names if name not in COLUMNS]
-        notes = (f"{self.name}: columns not used: {', '.join(ignored[:5])}",) if ignored else ()
-        return Rows(time, temperature, load, notes).after(since)
+        notes = [f"{self.name}: columns not used: {', '.join(ignored[:5])}"] if ignored else []
+        if _MEANS.search(self.query):
+            step = "means hide the step of the temperature sensor: declare it (`atdm agent --quantum`, in °C)"
+            notes.append(f"{self.name}: {step}")
+        return Rows(time, temperature, load, tuple(notes)).after(since)
 
 
 def _times(cells: Sequence[Any], where: str, timezone: str | None) -> IntArray:

@@ -65,13 +65,15 @@ class RecorderSocket(Recorder):
         unit_class, unit = self._unit(entity)
         answer = self._ask(
             "recorder/statistics_during_period", start_time=_iso(since), statistic_ids=[entity],
-            period="5minute" if PERIODS[table] == 300 else "hour", types=["mean", "sum"], units=UNITS,
+            period="5minute" if PERIODS[table] == 300 else "hour", types=["mean", "sum", "min", "max"],
+            units=UNITS,
         )  # fmt: skip
         rows = answer.get(entity, [])
         return Statistics(
             np.array([row["start"] / 1000 for row in rows], dtype=np.float64),
             np.array([row.get("mean") for row in rows], dtype=np.float64),
             np.array([row.get("sum") for row in rows], dtype=np.float64),
+            np.array([row.get(name) for row in rows for name in ("min", "max")], dtype=np.float64),
             UNITS.get(unit_class or "", unit),
         )
 
