@@ -3,25 +3,39 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.linalg import expm
 
 from atdm.kernel.design import lagged_rows
 from atdm.kernel.thermal import Coefficients
-from atdm.model.diagnostics import Regression, newey_west, season_lags, steady_gains, step_response
+from atdm.model.calendar import Calendar
+from atdm.model.diagnostics import (
+    Regression,
+    impulse_filter,
+    newey_west,
+    season_lags,
+    steady_gains,
+    step_response,
+)
 from atdm.model.horizons import origins_in, rolling_errors
 from atdm.model.physical import estimate_physical
 from atdm.model.planning import (
+    MOST_ERROR,
     Excitation,
     Plausibility,
     _implausible,
     _standard_error,
+    _unjudged,
     _unknown,
     left_out_errors,
     plan_model,
+    planning_of,
     unexplained_share,
 )
 from atdm.model.released import Released
-from tests.model.rooms import GAIN_LOAD, rows
+from tests.model.rooms import GAIN_LOAD, GAIN_OUTDOOR, rows
+from tests.use.two_state import AIR, dynamics, two_state
 
 DAY = 48
 
@@ -159,6 +173,48 @@ def test_standard_error_is_the_spread_of_drawn_coefficients(excited):
     assert found == pytest.approx((high - low) / 2, rel=0.1)
 
 
+def test_what_one_part_of_the_rows_says_alone_is_not_known():
+    """In the last fifth a kW warms three times as much, by what is moved there. Residuals alone do not doubt it."""
+    world = rows()
+    n = world.inputs.train
+    moved = np.zeros(len(world.state))
+    moved[n - n // 5 : n] = np.repeat(np.random.default_rng(1).normal(0, 6.0, n), 8)[: n // 5]
+    more = impulse_filter(world.truth.alpha, np.convolve(3 * moved, world.truth.beta)[: len(moved)])
+    inputs = replace(world.inputs, load=world.inputs.load + moved)
+    found = planned(world._replace(inputs=inputs, state=world.state + more))
+    assert "standard error" in {refusal.reason for refusal in found.refusals}
+    c = estimate_physical(inputs.training_part(), (world.state + more)[:n], 2, world.calendar)
+    count = len(lagged_rows(inputs.segment, 2, 0, n))
+    by_residuals = _standard_error(c, inputs.training_part(), (world.state + more)[:n], np.ones(count), DAY)
+    assert by_residuals < MOST_ERROR * found.excitation.response_24h < found.excitation.standard_error
+
+
+def test_the_outdoor_gain_that_rows_ask_for_is_seen_though_a_rule_holds_it_at_one(excited):
+    """Held at 1 it passed, and with it a slow part of the response that was not the building's."""
+    warmer = replace(excited.inputs, outdoor=excited.inputs.outdoor / 2)  # the same temperatures by half the weather
+    found = planned(excited._replace(inputs=warmer))
+    assert found.excitation.outdoor_gain == pytest.approx(2 * GAIN_OUTDOOR, rel=0.2)
+    assert "outdoor gain" in {refusal.reason for refusal in found.refusals}
+    assert planned(excited).excitation.outdoor_gain == pytest.approx(GAIN_OUTDOOR, rel=0.2)
+
+
+@pytest.mark.parametrize("hours", [0.25, 0.5, 1.0, 2.0])
+def test_what_heat_does_is_found_whatever_the_length_of_rows(hours):
+    """A known building of air and mass, whose load stays the same within a row."""
+    cluster, day = two_state(agents=6, days=24, step_hours=hours), round(24 / hours)
+    calendar = Calendar(step=pd.Timedelta(hours=hours), timezone="UTC", season=day)
+    released = Released(
+        time=pd.DatetimeIndex(cluster.temperature.index), state=cluster.temperature.mean(axis=1).to_numpy(),
+        load=cluster.load.sum(axis=1).to_numpy(), outdoor=cluster.outdoor.to_numpy(), solar=cluster.solar.to_numpy(),
+        equal=True,
+    )  # fmt: skip
+    found = planning_of(released, len(released), calendar)
+    assert found.refusals == (), found.notes()  # its outdoor gain is 1, which rows ask for to within their noise
+    after = expm(np.block([[dynamics(), np.array([[1 / AIR], [0.0]])], [np.zeros((1, 3))]]) * (24 - hours))
+    truth = after[0, 2] / 6  # one kW of the cluster is a sixth of a kW in each zone; a row's load is felt in the next
+    assert found.excitation.response_24h == pytest.approx(truth, rel=0.02)
+
+
 GOOD = Excitation(unexplained_share=0.2, response_24h=0.3, standard_error=0.03, agreement=1.0, probed_rows=0)
 SOUND = Plausibility(
     mean_temp=20.0, mean_outdoor=0.0, unheated_24h=16.0, unheated_72h=10.0, mean_heat=40.0, mean_need=41.0,
@@ -179,6 +235,7 @@ def building(beta: float = 0.002, gamma: float = 0.003) -> Coefficients:
         ({"response_24h": 0.0}, "standard error", "0 ±"),
         ({"agreement": 0.5}, "agreement", "0.50 times as much"),
         ({"agreement": 1.5}, "agreement", "thermostats hide"),
+        ({"outdoor_gain": 2.06}, "outdoor gain", "by 2.06 K for good"),
     ],
 )
 def test_what_rows_do_not_tell_is_refused(change, reason, words):
@@ -186,6 +243,20 @@ def test_what_rows_do_not_tell_is_refused(change, reason, words):
     (refusal,) = _unknown(replace(GOOD, **change))
     assert refusal.reason == reason and words in refusal.words
     assert "atdm probe" in refusal.remedy and "--assume-gain" in refusal.remedy
+
+
+def test_a_cluster_that_cools_in_the_cold_is_refused():
+    """What the load does is not what holds its temperature, and no rule about buildings applies to it."""
+    assert list(_unjudged(SOUND)) == []
+    cools = replace(SOUND, mean_heat=-6.0, mean_need=-6.0, unheated_24h=None, unheated_72h=None, coldest_need=2.0,
+                    coldest_heat=1.0, sun_warms=2.0)  # fmt: skip
+    assert list(_implausible(building(), cools)) == []  # why it passed
+    (refusal,) = _unjudged(cools)
+    assert refusal.reason == "balance" and "cools by 6.0 kW" in refusal.words and "at 2.0 °C" in refusal.words
+    summer = replace(cools, mean_outdoor=17.0, sun_warms=4.0)  # the sun alone would take it above
+    assert list(_unjudged(summer)) == []
+    (refusal,) = _unjudged(replace(SOUND, mean_outdoor=26.0))
+    assert refusal.reason == "balance" and "heats by 40.0 kW" in refusal.words
 
 
 def test_an_uncooled_building_may_be_warmer_than_outdoors_by_the_sun():

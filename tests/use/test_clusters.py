@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import atdm
-from atdm.use.flexibility import feasible_loads
 from atdm.use.planned import planned
+from atdm.use.polytope import feasible_loads
 from tests.use.test_flexibility import hit_and_run
 
 COMFORT = {"sample": (17.0, 21.5), "refit64": (18.0, 20.0), "twin_houses": (20.0, 22.0)}

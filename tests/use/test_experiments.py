@@ -87,6 +87,37 @@ def test_one_building_alone_is_true_or_refused(runs, run, building):
     assert found is None or all(low <= slope <= high for slope in found.values()), found
 
 
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_hotel_that_cools_in_january_is_refused_by_hours_too(runs, start, marked):
+    """Its slopes hang on which half-hours make an hour: 0.9 and 1.5. Both were planned with."""
+    part = longer(only(runs["probed"], "SmallHotel"), start)
+    fit = atdm.fit(part, "plain", weights="equal", probed=PROBE if marked else None)
+    assert fit.planning is None
+    assert {"standard error", "balance"} <= {refusal.reason for refusal in fit.judged.refusals}
+
+
+@pytest.mark.parametrize("building", ["MediumOffice", "StripMall"])
+def test_a_building_that_is_right_by_hours_is_planned_with(runs, building):
+    part = {name: longer(only(cluster, building), 0) for name, cluster in runs.items()}
+    fit = atdm.fit(part["probed"], "plain", weights="equal", probed=PROBE)
+    assert fit.planning is not None, fit.notes
+    found = slopes(fit.planning, part, fit.inputs.train)
+    assert all(0.8 <= slope <= 1.25 for slope in found.values()), found
+
+
+def longer(cluster: atdm.Cluster, start: int) -> atdm.Cluster:
+    """Hours of half-hours, from row `start` on."""
+
+    def mean(values: pd.DataFrame | pd.Series) -> pd.DataFrame | pd.Series:
+        whole = values.iloc[start : start + (len(values) - start) // 2 * 2]
+        return whole.groupby(np.arange(len(whole)) // 2).mean().set_axis(whole.index[1::2])
+
+    return atdm.Cluster.from_frames(
+        mean(cluster.temperature), mean(cluster.load), mean(cluster.outdoor), mean(cluster.solar), owner=cluster.owner
+    )
+
+
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
 def test_a_confidence_holds_where_the_load_is_really_moved(runs, confidence):
     """Shares of true temperatures inside the margin, what the load was moved by counted against `passive`."""

@@ -10,8 +10,8 @@ from scipy.sparse import csc_matrix
 
 import atdm
 from atdm.use import flexibility as module
-from atdm.use.flexibility import feasible_loads
 from atdm.use.planned import margins
+from atdm.use.polytope import feasible_loads
 from tests.use.conftest import World
 from tests.use.two_state import two_state
 

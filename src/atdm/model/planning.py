@@ -10,6 +10,9 @@ Rule 2: rows of an experiment (`probed`) count as much together as all others to
 Rule 3: the temperature is the plain mean of all homes: weights of a fit prefer quiet ones, which answer less.
 Rule 4: the model is refused, not warned about, unless the response to load is excited, known to within MOST_ERROR, the
         same one step ahead and over RUN_HOURS, and the building in it plausible. A refusal says what, and the remedy.
+        Known to within: by the residuals and by leaving parts of the rows out, whichever doubts more. Residuals of long
+        rows look calm where the thermostat acts within the row, and then say too little.
+        Plausible: what no rule can judge is refused too, and so is what a rule of the estimate had to hold back.
 Rule 5: who knows the steady gain may state it; then the excitation does not matter, but plausibility does, and where
         the rows do tell what heat does and contradict it, a remark says so.
 Rule 6: a cluster that cools is judged as the mirror image of one that heats, by the sign of its mean load.
@@ -41,6 +44,8 @@ MOST_ERROR = 0.3  # standard error of the response after 24 h, as a share of it
 RUN_HOURS = 6.0  # over which the response must be what it is one step ahead
 AGREEMENT = (0.75, 1 / 0.75)  # the one over the other, after 24 h
 LEAST_OUTDOOR_GAIN = 0.05  # below, the weather would hardly matter
+MOST_OUTDOOR_GAIN = AGREEMENT[1]  # that rows may ask for: a building has 1 at most, and rows are never quite right
+FREE = Limits(outdoor_gain=(0.0, 100.0))  # no limit that any rows reach
 STEADY = 2.0  # how many times more or less than was used the model may need
 TELLING = 0.1  # share of the largest load, below which the load of a day is too small to compare with
 COLDER = 1.0  # K below the outdoor temperature that rounding and mean values may bring an unheated cluster
@@ -48,7 +53,7 @@ APART = 2.0  # standard errors of the rows' response, beyond which a stated gain
 FINE = 1e-6  # step of a derivative, as a share
 
 Reason = Literal["weights", "rows", "heat cools", "excitation", "standard error", "agreement", "outdoor gain",
-                 "unheated", "steady heat"]  # fmt: skip
+                 "balance", "unheated", "steady heat"]  # fmt: skip
 WEIGHTED = "the temperature is weighted by a fit, which prefers quiet homes, and answers heat unlike the cluster does"
 EQUAL = "plan with equal weights (--weights equal), or state the steady gain with --assume-gain K_PER_KW"
 LONGER = "use a longer window"
@@ -70,9 +75,10 @@ class Excitation:
 
     unexplained_share: float  # of the load's variance, by weather, clock and past temperature               [-]
     response_24h: float  # change of s after 24 h of one kW more                                              [K/kW]
-    standard_error: float  # of that (Newey–West)                                                             [K/kW]
+    standard_error: float  # of that: Newey–West's, or that of leaving parts out where it is larger           [K/kW]
     agreement: float  # the same response from runs of RUN_HOURS, over this one                               [-]
     probed_rows: int  # of an experiment
+    outdoor_gain: float = 1.0  # that the rows ask for, before a rule holds it at 1                           [-]
 
     @property
     def relative_error(self) -> float:
@@ -159,7 +165,8 @@ def plan_model(
     if not equal and assumed_gain is None:
         refusals = (Refusal(reason="weights", words=WEIGHTED, remedy=EQUAL),)
     else:
-        refusals = (*_unknown(excitation), *_implausible(found, plausibility))
+        unjudged = _unjudged(plausibility) if assumed_gain is None else ()
+        refusals = (*_unknown(excitation), *unjudged, *_implausible(found, plausibility))
     remarks = _contradicted(found, part, known, calendar, marks) if equal and assumed_gain is not None else ()
     return Planning(
         coefficients=None if refusals else found, calendar=calendar, excitation=excitation, plausibility=plausibility,
@@ -180,18 +187,25 @@ def left_out_errors(rows: Released, train: int, planning: Planning, steps: int) 
     steps; NaN where a run leaves its part. [K]"""
     calendar, marks = planning.calendar, rows.probed_rows()
     inputs, state = rows.inputs(calendar, train).training_part(), rows.state[:train]
-    used = lagged_rows(inputs.segment, ORDER, 0, train)
-    cuts = np.linspace(0, train, BLOCKS + 1).astype(int).tolist()
     answer = []
-    for start, stop in pairwise(cuts):
-        others = used[(used < start) | (used >= stop + ORDER)]
-        found = estimate_physical(inputs, state, ORDER, calendar, rows=others, weights=_weights(marks[others]),
-                                  limits=_limits(planning.assumed_gain))  # fmt: skip
+    for start, stop, found in _left_out(inputs, state, calendar, marks, planning.assumed_gain):
         origins = origins_in(inputs, start + ORDER, stop, ORDER)
         errors = rolling_errors(found, inputs, state, origins, steps)
         errors[np.add.outer(origins, np.arange(steps)) >= stop] = np.nan
         answer.append(errors)
     return np.vstack(answer)
+
+
+def _left_out(
+    inputs: Inputs, state: FloatArray, calendar: Calendar, probed: BoolArray, assumed_gain: float | None
+) -> Iterator[tuple[int, int, Coefficients]]:
+    """Each of BLOCKS parts of the training rows, as its first row and the row after it, and the model of the others."""
+    used = lagged_rows(inputs.segment, ORDER, 0, inputs.train)
+    for start, stop in pairwise(np.linspace(0, inputs.train, BLOCKS + 1).astype(int).tolist()):
+        others = used[(used < start) | (used >= stop + ORDER)]
+        found = estimate_physical(inputs, state, ORDER, calendar, rows=others, weights=_weights(probed[others]),
+                                  limits=_limits(assumed_gain))  # fmt: skip
+        yield start, stop, found
 
 
 def _weights(marked: BoolArray) -> FloatArray:
@@ -217,13 +231,17 @@ def _estimate(
         return found, None
     day = round(24 / calendar.step_hours)
     response = step_response(found, day)["load"]
+    error = max(
+        _standard_error(found, inputs, state, weights, day), _left_out_error(inputs, state, calendar, probed, day)
+    )
     over_hours = fitted_to_runs(found, inputs, state, calendar, inputs.train, RUN_HOURS)
     return found, Excitation(
         unexplained_share=unexplained_share(inputs, state, calendar),
         response_24h=response,
-        standard_error=_standard_error(found, inputs, state, weights, day),
+        standard_error=error,
         agreement=step_response(over_hours, day)["load"] / response if response > 0 else float("nan"),
         probed_rows=int(marked.sum()),
+        outdoor_gain=_asked_outdoor_gain(found, inputs, state, calendar, weights),
     )
 
 
@@ -280,6 +298,25 @@ def _standard_error(c: Coefficients, inputs: Inputs, state: FloatArray, weights:
         slope[i] = (response(point + shift) - response(point - shift)) / (2 * shift[i])
     own = covariance[: len(point), : len(point)]
     return float(np.sqrt(max(float(slope @ own @ slope), 0.0)))
+
+
+def _asked_outdoor_gain(
+    held: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, weights: FloatArray
+) -> float:
+    """The steady outdoor gain of the same rows where nothing holds it at 1. [-]"""
+    gain = steady_gains(held)["outdoor"]
+    if gain < 1 - FINE:
+        return gain
+    return steady_gains(estimate_physical(inputs, state, ORDER, calendar, weights=weights, limits=FREE))["outdoor"]
+
+
+def _left_out_error(inputs: Inputs, state: FloatArray, calendar: Calendar, probed: BoolArray, day: int) -> float:
+    """Of the same: the jackknife over BLOCKS parts in time, however the residuals hang together. [K/kW]
+
+    Large where one part decides and the others say something else: an experiment beside rows that thermostats bent.
+    """
+    parts = [step_response(c, day)["load"] for _, _, c in _left_out(inputs, state, calendar, probed, None)]
+    return float(np.sqrt((BLOCKS - 1) * np.var(parts)))
 
 
 def _plausibility(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar) -> Plausibility:
@@ -349,6 +386,34 @@ def _unknown(e: Excitation | None) -> Iterator[Refusal]:
             f"({AGREEMENT[0]:.2f} to {AGREEMENT[1]:.2f} is taken): thermostats hide what heat does",
             remedy=REMEDY,
         )
+    if e.outdoor_gain > MOST_OUTDOOR_GAIN:
+        yield Refusal(
+            reason="outdoor gain",
+            words=f"by these rows one K more outdoors would warm the cluster by {e.outdoor_gain:.2f} K for good, where "
+            "a building has 1 at most: what is slow in them is not the building, so a day of heat does something else",
+            remedy=REMEDY,
+        )
+
+
+def _unjudged(p: Plausibility) -> Iterator[Refusal]:
+    """Where what no building does could not be seen: the rules would pass whatever the response to load."""
+    sign, free = _mirror(p)
+    if sign * (p.mean_temp - free) < -COLDER:
+        does, sun = ("cools", " and sun") if p.cools else ("heats", "")
+        yield Refusal(
+            reason="balance",
+            words=f"the load {does} by {abs(p.mean_heat):.1f} kW in the mean, although weather{sun} alone would leave "
+            f"the cluster at {free:.1f} °C, not at {p.mean_temp:.1f} °C: something else than the load holds it there",
+            remedy=REMEDY,
+        )
+
+
+def _mirror(p: Plausibility) -> tuple[float, float]:
+    """The sign of the load (Rule 6), and where the weather alone would leave the cluster. [°C]
+
+    Nothing takes an unheated building below outdoors; an uncooled one the sun may take above.
+    """
+    return (-1.0, p.mean_outdoor + p.sun_warms) if p.cools else (1.0, p.mean_outdoor)
 
 
 def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
@@ -365,9 +430,7 @@ def _implausible(c: Coefficients, p: Plausibility) -> Iterator[Refusal]:
             f"building has {LEAST_OUTDOOR_GAIN:g} to 1",
             remedy="use a window with more change of weather",
         )
-    sign = -1.0 if p.cools else 1.0  # Rule 6
-    # nothing takes an unheated building below outdoors; an uncooled one the sun may take above
-    free = p.mean_outdoor + (p.sun_warms if p.cools else 0.0)
+    sign, free = _mirror(p)
     if p.unheated_72h is not None and sign * (p.unheated_72h - free) < -COLDER:
         without, beyond = ("cooling", "warmer") if p.cools else ("heat", "colder")
         outdoors = f"{p.mean_outdoor:.1f} °C outdoors" + (f" and {p.sun_warms:.1f} K by the sun" if p.cools else "")
