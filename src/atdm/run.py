@@ -186,7 +186,7 @@ def fit_cluster(
     plan, agents = make_plan(cluster, options, rules), len(cluster.agents)
     check_agents(agents, plan.protocol, rules, plan.weights)
     _check_rows(cluster, plan, rules)
-    if state is not None and not REGISTRY[plan.protocol].account:
+    if state is not None and REGISTRY[plan.protocol].opened:
         raise UsageError(
             f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: leave it out"
         )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from atdm.crypto.keys import SigningKey
+from atdm.deploy.enrolment import growth_note
 from atdm.deploy.fleet import OUTAGES, Fleet
 from atdm.errors import RunAborted
 from atdm.protocol.account import BLOCK
@@ -86,3 +87,26 @@ def test_where_days_belong_to_homes_that_are_gone_it_is_said(roster):
         Fleet().next_days(FIRST, NOW, OUTAGES["leave"])(
             answers(*((home, day) for day in range(DAYS) for home in range(6))), roster, 10
         )
+
+
+def grown(homes: int, since: int) -> Roster:
+    """The twelve, and those who came later."""
+    keys = [SigningKey(bytes([i]) * 32) for i in range(homes + 1)]
+    members = [(f"home{i}", f"home{i}", key.public) for i, key in enumerate(keys[:-1])]
+    return sign_roster(keys[-1], members, 2, {key.public: since for key in keys[HOMES:-1]})
+
+
+@pytest.mark.parametrize("setting", OUTAGES)
+def test_nothing_is_given_up_for_a_home_that_was_not_enrolled_yet(setting):
+    """Its key gives no day before it came: it is out on them for good."""
+    everybody, came = grown(14, FIRST + 3), 3
+    given = {place: np.arange(DAYS) >= (came if member.since else 0) for place, member in enumerate(everybody.members)}
+    assert collected(Fleet(), everybody, setting, given) == [(12, day) for day in range(DAYS)]
+
+
+def test_an_authority_is_told_what_too_many_new_homes_in_a_block_cost():
+    assert growth_note(grown(18, FIRST + 3), FIRST + 3) is None
+    note = growth_note(grown(19, FIRST + 3), FIRST + 3)
+    assert "12 owners" in note and "needs 13" in note and "up to 6 owners" in note and "2023-09-27" in note
+    assert growth_note(grown(19, FIRST + 3), FIRST + BLOCK) is None  # in the next block they are all there
+    assert growth_note(grown(19, 0), FIRST) is None

@@ -1,10 +1,12 @@
-"""How many agents an aggregator with one curious agent tells apart when it asks for a fit over a shorter window.
+"""How many agents an aggregator with one curious agent tells apart when it asks for a fit over a shorter window, or
+with other numbers.
 
     python -m tests.lab.windows ZONES WEATHER [TOTALS]
+    python -m tests.lab.windows ZONES WEATHER plans
 
-Everybody follows the protocol; the attack is `chosen plan` of the audit, at λ = 100 and order 2, over the last part of
-the window, beside the same attack without totals. Eight seeds of keys and dither each. TOTALS: as many as agents give
-over a day, five unless given.
+Everybody follows the protocol; the attack is `chosen plan` of the audit, beside the same attack without totals. At
+λ = 100 and order 2 over the last part of the window, with so many TOTALS as agents give over a day, five unless given;
+or over the whole window with other λ, orders and training shares. Eight seeds of keys and dither each, of plans four.
 """
 
 import sys
@@ -15,11 +17,18 @@ from atdm.lab.audit import Finding, audit
 from atdm.protocol.rules import Rules
 
 SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the window
-SEEDS = range(8)
+SEEDS, SEEDS_OF_PLANS = range(8), range(4)
+USUAL = (100.0, 2, 0.75)  # λ, M, training share
+PLANS = (
+    *((ridge, 2, 0.75) for ridge in (1.0, 10.0, 30.0, 100.0, 120.0, 150.0, 200.0, 300.0)),
+    *((100.0, 2, train) for train in (0.5, 0.6, 0.7, 0.9)), (100.0, 1, 0.75), (100.0, 4, 0.75),
+)  # fmt: skip
 
 
-def told_apart(cluster: Cluster, share: float, seed: int, totals: int) -> Finding:
-    dishonest.CHOSEN = ((100.0, 2, 0.75, share),)
+def told_apart(
+    cluster: Cluster, share: float, seed: int, totals: int, plan: tuple[float, int, float] = USUAL
+) -> Finding:
+    dishonest.CHOSEN = ((*plan, share),)
     rules = Rules(totals=totals)
     found = audit(cluster, "blind", weights="fitted", seed=seed, attacks=("chosen plan",), rules=rules)
     return max((each for each in found if each.attack == "chosen plan"), key=lambda each: each.recovered)
@@ -27,6 +36,12 @@ def told_apart(cluster: Cluster, share: float, seed: int, totals: int) -> Findin
 
 def main(zones: str, weather: str, totals: str = "5") -> None:
     cluster = read_cluster(zones, weather)
+    if totals == "plans":
+        for plan in PLANS:
+            found = [told_apart(cluster, 1.0, seed, 5, plan) for seed in SEEDS_OF_PLANS]
+            counts, blanks = ([getattr(each, name) for each in found] for name in ("recovered", "blank"))
+            print("λ = {:g}, order {}, training share {:g}:".format(*plan), f"{counts}, blank {blanks}", flush=True)
+        return
     for share in SHARES:
         found = [told_apart(cluster, share, seed, int(totals)) for seed in SEEDS]
         counts, blanks = (sum(getattr(each, name) for each in found) / len(SEEDS) for name in ("recovered", "blank"))

@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import msgspec
 import numpy as np
@@ -44,11 +44,20 @@ class Record:
         self.fits = {}  # run → (what was released, its last stamp, its company, its step)
 
     def inside(self, plan, day, readings) -> bool:
-        """At least half of the day's rows from midnight to the announcement's last row, judged once; and room."""
+        """At least half of the day's rows from midnight to the announcement's last row, judged once; and room. Out only
+        where a reading is from before the day's end and one from the last row or after it, and no row of two is missing
+        because the home has fewer."""
         midnight, last = day * DAY, plan.start + (plan.length - 1) * plan.step_seconds
         if day not in self.judged and max(readings, default=-1) >= max(midnight, plan.start):
             rows = range(midnight, min(last, midnight + DAY - 1) + 1, plan.step_seconds)
-            self.judged[day] = 2 * sum(t in readings for t in rows) >= len(rows)
+            asked = [t for t in range(plan.start, last + 1, plan.step_seconds) if t // DAY == day]
+            own = sorted(t for t in readings if midnight <= t < midnight + DAY and t <= last)
+            apart = [b - a for a, b in pairwise(own)]
+            if 2 * sum(t in readings for t in rows) >= len(rows):
+                self.judged[day] = True
+            elif min(readings) < midnight + DAY and max(readings) >= asked[-1]:
+                if not apart or min(apart) <= plan.step_seconds:
+                    self.judged[day] = False
         return day >= self.since and self.judged.get(day, False) and self.allows(plan, day)
 
     def refuses(self, plan) -> bool:
@@ -359,7 +368,10 @@ class Replay:
             said = {k: home.hear(message) for k, home in honest.items()}
             if said[0] and isinstance(said[0][0], m.Seal):
                 said |= {0: said[0][1:]} | {k: honest[k].hear(said[0][0]) for k in honest if k}
-            if len(kept) * plan.train < 7 + plan.period:
+            whole = plan.order + sum(
+                kept[i] - kept[i - plan.order] == plan.order * plan.step_seconds for i in range(plan.order, len(kept))
+            )
+            if whole * plan.train < 7 + plan.period:
                 assert all("too few rows" in left(each) for each in said.values())
                 return
             said = {k: each for k, each in said.items() if each}  # the leader alone, where it would not seal
@@ -460,7 +472,7 @@ def live(replay: Replay, day: int) -> None:
         else:
             start = (FIRST + max(day - rng.choice([4, 6, 12]), 0)) * DAY
             weather = replay.weather.hash(start, replay.now - STEP)
-            plan = msgspec.structs.replace(FIT, ridge=290.0, period=12, step_seconds=STEP, start=start,
+            plan = msgspec.structs.replace(FIT, ridge=90.0, period=12, step_seconds=STEP, start=start,
                                            length=(replay.now - start) // STEP, weather=weather)  # fmt: skip
             replay.fits.append(plan)
         replay.run(plan, chosen(replay, way), broken, lie)

@@ -114,8 +114,8 @@ def test_limits_stop_the_search_with_a_note_where_it_ended_far_off_and_no_error(
 
 @pytest.mark.parametrize("fine, change, word", [
     (dict(length=59), dict(length=58), "too few rows"), (dict(order=4), dict(order=5), "order 5"),
-    (dict(ridge=1e-3), dict(ridge=9e-4), "ridge 0.0009"), (dict(ridge=300.0), dict(ridge=301.0), "ridge 301"),
-    (dict(train=0.5), dict(train=0.49), "training share"), (dict(clip=2.0), dict(clip=1.9), "limits on totals"),
+    (dict(ridge=1e-3), dict(ridge=9e-4), "ridge 0.0009"), (dict(ridge=100.0), dict(ridge=101.0), "ridge 101"),
+    (dict(train=0.7), dict(train=0.69), "training share"), (dict(clip=2.0), dict(clip=1.9), "limits on totals"),
     (dict(totals=5), dict(totals=6), "limits on totals"), (dict(colluders=2), dict(colluders=0), "limits on totals"),
     (dict(agents_per_total=4), dict(agents_per_total=2), "limits on totals"),
     (dict(solver_tolerance=0.01), dict(solver_tolerance=9e-3), "solver tolerance"),

@@ -12,9 +12,9 @@ from atdm.errors import DataError
 from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected, show_layout
-from atdm.protocol.company import TOO_FEW, bits
+from atdm.protocol.company import FINER, NOT_YET, TOO_FEW, bits
 from atdm.protocol.messages import Masked, Total
-from atdm.protocol.plan import Collect
+from atdm.protocol.plan import Collect, first_day
 from atdm.protocol.readings import seconds
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
@@ -242,6 +242,28 @@ def test_a_day_is_judged_once_by_half_its_rows_up_to_the_last_one_asked_for() ->
     assert here.answer(here.collect(56, 4)).days == b"\1"  # in for good: what it lacks is lost for all
     assert here.answer(here.collect(60, 4)).days == b"\0"  # after its newest reading: not judged yet,
     assert written(here.stores[1]).account.days.get((here.collect(60).start) // 86400) is None
+
+
+def test_a_day_of_which_nothing_can_be_told_yet_is_not_judged() -> None:
+    """It would be lost for good: by a source that is two rows late, by one announcement of a century, or of a grid that
+    is too fine."""
+    here = world()
+    late, judged = here.collect(40, 4), lambda plan: written(here.stores[1]).account.days.get(first_day(plan))
+    here.hold(1, without=range(41, ROWS))
+    answer = here.answer(late)
+    assert answer.days == b"\0" and answer.reason == NOT_YET and judged(late) is None
+    here.hold(1)
+    assert here.answer(late).days == b"\1"
+    here.hold(1, without=range(12))
+    early = here.collect(4, 4)
+    assert here.answer(early).reason == NOT_YET and judged(early) is None
+    finer = msgspec.structs.replace(here.collect(20, 4), step_seconds=3600, length=24)
+    answer = here.answer(finer)
+    assert answer.days == b"\0" and answer.reason == FINER and judged(finer) is None
+    assert here.answer(here.collect(20, 4)).days == b"\1"
+    here.hold(1, without=range(52, ROWS))
+    here.agent(1).own = replace(here.agent(1).own, rules=replace(here.agent(1).own.rules, day_share=0.0))
+    assert here.answer(here.collect(56, 4)).reason == NOT_YET  # whatever share of a day is enough
 
 
 def test_a_reading_that_cannot_be_is_found_before_the_run_and_its_day_is_out() -> None:

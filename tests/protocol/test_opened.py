@@ -1,15 +1,20 @@
 """Sums that open to the aggregator do so only when everybody answered the same question."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
 
 from atdm.protocol import agent as agents_module
+from atdm.protocol.account import OTHER_WEIGHTING
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import Ask, Consent, Keys, Masked, Receipts
+from atdm.protocol.rules import Rules
 from atdm.run import fit
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive, nothing_released, parties
+from tests.protocol.world import World, written
 
 change = msgspec.structs.replace
 OPENED = ["paper", "moments"]
@@ -107,3 +112,25 @@ def test_paper_sends_its_uploads_once_per_iteration_and_moments_once_at_all():
     assert 8 * words < paper.cost.bytes_up_per_agent < 8 * words + 250 * paper.cost.rounds  # receipts, seeds, headers
     moments = fit(cluster, "moments", order=1, ridge=2.0, nonnegative=False)
     assert moments.cost.bytes_up_per_agent == pytest.approx(8 * (n * (n + 1) / 2 + 3 * n), rel=0.1)
+
+
+@pytest.mark.parametrize("protocol", OPENED)
+@pytest.mark.parametrize("opened_first", [True, False])
+def test_what_others_open_does_not_show_a_home_that_allows_blind_only(protocol: str, opened_first: bool) -> None:
+    """The mean of twelve homes and the sum of the eleven that also allow `moments` gave the twelfth to 0.001 K and 1e-9
+    kW, to the aggregator alone: opened days were on nobody's account."""
+    here = World(tiny(3, agents=12, rows=80), 1, Rules())
+    for i in range(12):
+        agent = here.agent(i)
+        offered = ("blind",) if i == 5 else ("blind", protocol)
+        agent.own = replace(agent.own, rules=replace(agent.own.rules, protocols=offered))
+    opened, collected = here.plan(protocol=protocol), here.collect(0, 80)
+    first, then = (opened, collected) if opened_first else (collected, opened)
+    assert here.run(here.aggregator(first)) is not None, here.reasons
+    role = here.aggregator(then)
+    assert here.run(role) is None and role.run is None
+    assert {ready.reason for i, ready in role.answers.items() if i != 5} == {OTHER_WEIGHTING}
+    if opened_first:
+        days = written(here.stores[1]).account.days.values()
+        assert {known.weights for known in days} == {"opened"} and {known.step for known in days} == {6 * 3600}
+        assert here.run(here.aggregator(opened)) is not None  # the same homes again: nothing new

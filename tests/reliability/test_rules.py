@@ -137,12 +137,19 @@ def judged(known: Account, own: Readings, plan=None, **rules) -> tuple[list[bool
     return verdict.days.tolist(), verdict.reason
 
 
+def few(count: int, temperature: float = 20.0) -> Readings:
+    """So many readings of the first day, the last of them its last row."""
+    whole = readings(count=48, temperature=temperature)
+    return whole.at(np.append(np.arange(count - 1), 47))
+
+
 def test_an_agent_is_in_on_days_with_half_of_their_rows() -> None:
     """Judged up to the last row asked for; days after the newest reading are not answered, nor booked."""
     known = Account()
     assert judged(known, readings(count=24)) == ([True, False], NOT_YET)
     assert list(known.days) == [FIRST]
-    assert judged(Account(), readings(count=23)) == ([False, False], TOO_FEW)
+    assert judged(Account(), readings(count=23)) == ([False, False], NOT_YET)
+    assert judged(Account(), few(23)) == ([False, False], TOO_FEW)
     assert judged(Account(), readings(count=24), rows(length=48)) == ([True], "")
     assert judged(Account(), readings(count=13), rows(length=24)) == ([True], "")
 
@@ -155,7 +162,7 @@ def test_whether_the_account_allows_a_day_is_looked_up_every_time() -> None:
 
 
 def test_a_reason_tells_nothing_of_readings() -> None:
-    reasons = {judged(Account(), readings(count=count, temperature=t))[1] for count, t in ((3, 20.0), (11, 25.0))}
+    reasons = {judged(Account(), few(count, t))[1] for count, t in ((3, 20.0), (11, 25.0))}
     assert reasons == {TOO_FEW}
 
 
@@ -196,7 +203,7 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
     (dict(length=48 * 7), "too few rows"), (dict(protocol="moments"), "takes part in blind only"),
     (dict(totals=6), "not this agent's"), (dict(agents_per_total=2), "not this agent's"),
     (dict(clip=2.1), "not this agent's"), (dict(clip=1.9), "not this agent's"), (dict(colluders=0), "not this agent's"),
-    (dict(solver_tolerance=0.009), "tolerance"), (dict(train=0.49), "training share"),
+    (dict(solver_tolerance=0.009), "tolerance"), (dict(train=0.69), "training share"),
     (dict(weights="equal"), "collected"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
@@ -450,6 +457,15 @@ def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_
     assert np.array_equal(dithered(later, b"k" * 32, 0.1, LEAST_QUANTUM).temperature - 20.0, moved[4:])
     with pytest.raises(DataError, match="positive"):
         dithered(still, b"k" * 32, 0.1, 0.0)
+
+
+def test_rows_beside_gaps_do_not_count_for_the_model() -> None:
+    """The aggregator names the days: with every third left out, two rows of four had no lags and counted."""
+    world = World(tiny(2, agents=4, rows=60), 2, replace(LOOSE, day_share=0.0))
+    world.hold(1, without=range(0, 60, 4))
+    role = world.aggregator(world.plan(order=2))
+    assert world.run(role) is None and "too few rows for the model" in role.reasons[0]
+    assert not written(world.stores[0]).account.time.size  # nothing has left
 
 
 @pytest.mark.parametrize("missing, why", [(0, "contradicts this agent's own flag"), (50, "too few rows for the model")])

@@ -71,6 +71,8 @@ def enroll_roster(
 
     roster, nats = enrolment.create_roster(folder, output, host, parse_day(since, "--since"))
     print(f"wrote {output}: roster {roster.serial}, {len(roster)} agents of {roster.owners()} owners")
+    if (note := enrolment.growth_note(roster, enrolment.today())) is not None:
+        print(note)
     if nats is None:
         print("no aggregator has enrolled yet: run `atdm enroll aggregator`, then this again")
     else:

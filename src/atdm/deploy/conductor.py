@@ -28,7 +28,6 @@ from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, days_as
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
 from atdm.protocol.readings import Weather
-from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Roster, owners_of
 from atdm.result import Cost
 from atdm.run import attempt_now
@@ -312,7 +311,7 @@ class Conductor:
 
     def _settle(self, role: Aggregator) -> None:
         """Record which company sums which days before the agents are sent what makes readings leave."""
-        if self._settled or not self.begun or not REGISTRY[self.plan.protocol].account:
+        if self._settled or not self.begun:
             return
         self.fleet.settle(self.days(), tuple(member.identity.hex() for member in role.members))
         self._settled = True

@@ -34,9 +34,12 @@ import numpy as np
 from atdm.crypto.keys import KEY_BYTES, SigningKey, digest, read_key_file, verify, write_key_file
 from atdm.deploy.server import make_ca, make_server_certificate, server_config
 from atdm.errors import DataError, PeerError, UsageError
+from atdm.protocol.account import BLOCK
+from atdm.protocol.company import owners_needed
 from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Weather
-from atdm.protocol.roster import Roster, check_roster, sign_roster
+from atdm.protocol.roster import Roster, check_roster, owners_of, sign_roster
+from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes
 from atdm.transport.disk import lock, replace_file
 from atdm.transport.nkey import nkey_public
@@ -237,6 +240,21 @@ def create_roster(
     for name, content in files.items():
         replace_file(nats / name, content)
     return roster, nats if files else None
+
+
+def growth_note(roster: Roster, day: int) -> str | None:
+    """What follows where more homes came within a block of 28 days than companies of that block can do without."""
+    block = day - day % BLOCK
+    before = owners_of([member for member in roster.members if member.since <= block])
+    least = Rules().least_agents
+    needed, most = owners_needed(roster, least), before // 2
+    if not least <= before < needed:  # too few for any company, or enough for one
+        return None
+    return (
+        f"{before} owners were there when this block of {BLOCK} days began, and a company now needs {needed}: days of "
+        f"the block that the new homes cannot give are lost, and if some were collected all that follow; to lose few, "
+        f"add up to {most} owners in a block, or sign on its last day, {_date(block + BLOCK - 1)}"
+    )
 
 
 @_alone

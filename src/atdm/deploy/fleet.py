@@ -117,7 +117,8 @@ class Fleet:
                 self.heard.setdefault(key, now)  # a home that never came is waited for from now on
             count = len(next(iter(answers.values()))) if answers else 0
             late_ones = [place for place in late() if place in answers]
-            enrolled = frozenset(keys) - {keys[place] for place in away()}
+            out = {keys[place] for place in away()}
+            begins = {key: member.since for key, member in zip(keys, roster.members, strict=True) if key not in out}
             behind = {place: int(np.max(np.flatnonzero(answers[place]), initial=-1)) for place in late_ones}
             days, company, waiting = np.zeros(count, dtype=bool), frozenset[str](), set[str]()
             for i in range(count):
@@ -127,6 +128,7 @@ class Fleet:
                     continue
                 inside = frozenset(keys[place] for place, bits in answers.items() if bits[i])
                 answered = frozenset(keys[place] for place in answers if i <= behind.get(place, i))
+                enrolled = frozenset(key for key, since in begins.items() if since <= first + i)
                 found, waiting = self._company(first + i, inside, answered, enrolled, now, outages)
                 if waiting or (days.any() and found != company):
                     break

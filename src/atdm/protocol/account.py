@@ -1,7 +1,7 @@
 """What an agent has given of itself, for life: by UTC day and, where readings left, by time stamp.
 
-    day      in or out (judged once) · way of weighting · company · grid · totals and counts of signs answered ·
-             the plan they belong to · the fit it is shown under
+    day      in or out (judged once) · way of weighting, or opened · company · grid · totals and counts of signs
+             answered · the plan they belong to · the fit it is shown under
     stamp    temperature and load as first sent, and how often the stamp was shown
     question hash of everything a total depends on, and how often it was answered
 
@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
 from atdm.errors import RunAborted
-from atdm.protocol.options import WeightsName
+from atdm.protocol.options import ShownAs
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.readings import Readings, positions
+from atdm.protocol.registry import REGISTRY
 from atdm.types import BoolArray, FloatArray, IntArray
 
 MOST_ASKINGS = 4  # of one question, or of one stamp: a run that broke off can be repeated
@@ -64,7 +65,7 @@ class Settled(Booking, frozen=True):
 
     days: tuple[int, ...]
     company: bytes  # identity keys in order
-    weights: WeightsName
+    weights: ShownAs
     step: int  # s
 
 
@@ -100,7 +101,7 @@ class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     """What the account says of one UTC day."""
 
     judged: bool | None = None
-    weights: WeightsName | None = None
+    weights: ShownAs | None = None
     company: bytes = b""  # hash; empty until the first reading left
     step: int = 0  # s
     totals: int = 0
@@ -175,10 +176,13 @@ class Account:
         known = self.days.get(day)
         if known is None:
             return None
-        if known.weights not in (None, plan.weights):
+        opened = REGISTRY[plan.protocol].opened
+        if known.weights not in (None, "opened" if opened else plan.weights):
             return OTHER_WEIGHTING
         if known.step not in (0, plan.step_seconds):
             return OTHER_GRID
+        if opened:
+            return None  # its readings are the aggregator's, however often it asks
         if isinstance(plan, Collect):
             other_fit = known.fit != fit and (known.fit != b"" or known.totals > 0)
             return OTHER_WEIGHTING if fit and other_fit else None
@@ -285,7 +289,7 @@ class Account:
         self._apply(booking)
         self._new.append(booking)
 
-    def settle(self, readings: Readings, company: bytes, weights: WeightsName, step: int) -> tuple[int, ...]:
+    def settle(self, readings: Readings, company: bytes, weights: ShownAs, step: int) -> tuple[int, ...]:
         """Book that these readings leave, as they are, and whose days they belong to: checked and booked in one step.
         Gives the days."""
         days = days_of(readings.time)

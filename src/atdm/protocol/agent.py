@@ -285,8 +285,6 @@ class Agent:
         if self._renew is not None and (len(known) == 0 or last_row(plan) > known[-1]):
             self.own = replace(self.own, readings=self._renew())
             self._see_quantum()
-        if not REGISTRY[plan.protocol].account:
-            return Verdict(np.ones(day_count(plan), dtype=bool), "")
         owners = self.roster.owners()
         totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
         fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""

@@ -4,8 +4,9 @@
     Ready     an agent answers with its key and one bit per UTC day: in, or out with one of a few reasons
     Keys      the aggregator names the company and the days: some of those that are in on all of them
 
-Rule 1: an agent judges a day once, at the first announcement that touches it; days after its newest reading are not
-        answered. Whether its account allows the day is looked up every time.
+Rule 1: an agent judges a day once, at the first announcement that touches it: in as soon as it has enough of the rows
+        asked for, out where it has not and no more can come. Days of which it cannot tell yet are out of this run and
+        judged later. Whether its account allows the day is looked up every time.
 Rule 2: who does not answer is out. Nobody who is in leaves silently.
 Rule 3: a company has at least ten owners and at least two thirds of those in the newest roster.
 `judge` and `check_company` are the agent's side; which company the aggregator names, within these rules, is the
@@ -24,7 +25,6 @@ from atdm.protocol.account import Account, Judged
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day, last_row
 from atdm.protocol.readings import Readings, window
-from atdm.protocol.registry import REGISTRY
 from atdm.protocol.roster import Roster, owners_of
 from atdm.protocol.rules import Rules, least_owners
 from atdm.types import BoolArray, IntArray
@@ -36,6 +36,7 @@ OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fract
 
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
+FINER = "rows asked for are closer together than this agent's readings"
 TOO_EARLY = "days before this agent's key was enrolled"
 PAUSED = "its owner has paused it"
 LEFT = "its owner has left for good: retire it from the roster"
@@ -73,24 +74,36 @@ def judge(
     for i, day in enumerate(range(first_day(plan), first_day(plan) + day_count(plan))):
         refused = account.refuses(plan, day, *totals, fit) if day >= since else TOO_EARLY
         known = account.days.get(day)
-        judged = known.judged if known is not None else None
-        if judged is None and len(readings.time) and readings.time[-1] >= max(day * DAY, plan.start):
-            until = min(last_row(plan), (day + 1) * DAY - 1)
-            judged = _has_enough(readings, sound, day, until, plan.step_seconds, rules.day_share)
-            (inside if judged else outside).append(day)
+        judged, why = (known.judged, TOO_FEW) if known is not None else (None, "")
+        if judged is None:
+            judged, why = _first_look(plan, readings, sound, day, rules.day_share)
+            if judged is not None:
+                (inside if judged else outside).append(day)
         verdict[i] = refused is None and bool(judged)
         if not verdict[i]:
-            reason = reason or refused or (NOT_YET if judged is None else TOO_FEW)
+            reason = reason or refused or why
     if inside or outside:
         account.book(Judged(tuple(inside), tuple(outside)))
     return Verdict(verdict, reason)
 
 
-def _has_enough(readings: Readings, sound: BoolArray, day: int, last: int, step: int, share: float) -> bool:
-    """Whether the day's rows up to `last`, from midnight on, are there to that share and all possible."""
-    own = slice(*np.searchsorted(readings.time, (day * DAY, last + 1)).tolist())
-    on_grid = int((readings.time[own] % step == 0).sum())
-    return bool(sound[own].all()) and on_grid >= share * ((last - day * DAY) // step + 1)
+def _first_look(plan: AnyPlan, readings: Readings, sound: BoolArray, day: int, share: float) -> tuple[bool | None, str]:
+    """In or out for good: whether the day's rows up to the plan's last, from midnight on, are there to that share and
+    all possible. None where it cannot be told yet; and why not in. A day judged out is lost for this agent, so it is
+    not while readings are late, before the first one, or for want of rows on a grid finer than its own."""
+    time, step = readings.time, plan.step_seconds
+    if len(time) == 0 or time[-1] < max(day * DAY, plan.start):
+        return None, NOT_YET
+    last = min(last_row(plan), (day + 1) * DAY - 1)
+    at = slice(*np.searchsorted(time, (day * DAY, last + 1)).tolist())
+    own = time[at]
+    if sound[at].all() and (own % step == 0).sum() >= share * ((last - day * DAY) // step + 1):
+        return True, ""
+    if day < time[0] // DAY or time[-1] < last - (last - plan.start) % step:
+        return None, NOT_YET
+    if len(own) > 1 and np.diff(own).min() > step:
+        return None, FINER
+    return False, TOO_FEW
 
 
 def possible(readings: Readings) -> BoolArray:
@@ -150,9 +163,8 @@ def check_company(run: "Run", roster: Roster, account: Account, rules: Rules) ->
         raise RunAborted("the company is smaller than this agent accepts: too few owners, or less than two thirds")
     if min(run.days) < run.since:
         raise RunAborted("a member of the company was enrolled later than a day of the run")
-    if REGISTRY[run.announced.protocol].account:
-        if (reason := account.refuses_company(run.days, run.company)) is not None:
-            raise RunAborted(reason)
+    if (reason := account.refuses_company(run.days, run.company)) is not None:
+        raise RunAborted(reason)
 
 
 def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], BoolArray]:

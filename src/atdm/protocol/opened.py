@@ -69,6 +69,7 @@ class OpenPart(Part):
         self.step = 0
         self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.x: FloatArray = np.empty(0)  # temperature over the kept rows, centred  [K]
+        self.readings = own.sendable(session.run)
         self._seed = b""  # of the self mask while a sum waits for consent
 
     def largest(self) -> int:
@@ -96,17 +97,19 @@ class OpenPart(Part):
 
     def _answer(self, what: str, numbers: FloatArray) -> Share | FloatArray:
         if what == "rows":
-            missing = positions(self.own.readings.time, window(self.plan)) < 0
+            missing = positions(self.readings.time, window(self.plan)) < 0
             return rows_layout(self.plan), {"missing": missing.astype(float)}
         if what == "load":
             if len(numbers) != self.plan.length:
                 raise PeerError(f"asked for {len(numbers)} rows of a window of {self.plan.length}: ignored")
             self.kept = window(self.plan)[numbers == 0]
-            at = positions(self.own.readings.time, self.kept)
+            at = positions(self.readings.time, self.kept)
             if (at < 0).any():
                 raise RunAborted("asked for rows this agent has no reading of")
-            self.x = self.own.readings.temperature[at] - REFERENCE_TEMP
-            return load_layout(self.agents, len(self.kept)), {"load": self.own.readings.load[at]}
+            sent, run = self.readings.at(at), self.session.run
+            self.own.memory.account.settle(sent, run.company, "opened", self.plan.step_seconds)
+            self.x = sent.temperature - REFERENCE_TEMP
+            return load_layout(self.agents, len(self.kept)), {"load": sent.load}
         return self.contribute(what, numbers)
 
     def _mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:

@@ -14,6 +14,7 @@ from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
 from atdm.protocol.plan import DAY
 from atdm.protocol.readings import Readings, Weather, dithered, positions
+from atdm.protocol.registry import REGISTRY
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Run, Session
 from atdm.protocol.store import Memory
@@ -57,14 +58,15 @@ class AgentContext:
         return "AgentContext(…)"
 
     def sendable(self, run: Run) -> Readings:
-        """What this agent can give of a run's rows: with its dither, as they were where they left before, and none
-        beside a midnight at which the company changed."""
+        """What this agent can give of a run's rows: with its dither unless it opens them, as they were where they left
+        before, and none beside a midnight at which the company changed."""
         rows, rules, account = run.rows(), self.rules, self.memory.account
         at = positions(self.readings.time, rows)
         there = at[at >= 0]
         own = usable(self.readings if len(there) == len(self.readings.time) else self.readings.at(there))
         quantum = self.memory.quantum if rules.quantum is None else rules.quantum
-        readings = account.as_sent(dithered(own, self.secret, rules.dither, quantum), rows)
+        dither = 0.0 if REGISTRY[run.announced.protocol].opened else rules.dither
+        readings = account.as_sent(dithered(own, self.secret, dither, quantum), rows)
         far = ~account.beside_a_change(readings.time, run.company)
         if run.since:  # a new key knows nothing of the company before it
             far &= readings.time >= run.since * DAY + HOLE

@@ -93,6 +93,11 @@ def positions(time: IntArray, wanted: IntArray) -> IntArray:
     return np.where(time[found] == wanted, found, -1)
 
 
+def segments(time: IntArray, step: int) -> IntArray:
+    """Which run of rows without a gap each stamp belongs to."""
+    return np.cumsum(np.diff(time, prepend=time[:1]) > step).astype(np.int64)
+
+
 def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather) -> Inputs:
     """Eq. (2)'s inputs on the kept rows, once the load total is known."""
     at = positions(weather.time, kept)
@@ -102,7 +107,7 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
         load=load,
         **{name: values[at] for name, values in weather.series().items()},
         phase=phase(kept, plan.step_seconds, plan.timezone, plan.period),
-        segment=np.cumsum(np.diff(kept, prepend=kept[:1]) > plan.step_seconds).astype(np.int64),
+        segment=segments(kept, plan.step_seconds),
         period=plan.period,
         train=train_rows(len(kept), plan.train),
     )

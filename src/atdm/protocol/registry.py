@@ -19,7 +19,7 @@ class Protocol(NamedTuple):
     weights: tuple[WeightsName, ...]
     nonnegative: tuple[NonnegativeName, ...]
     minimum_norm: bool  # whether it fits where inputs are collinear
-    account: bool  # whether agents book what they give, in companies of owners
+    opened: bool  # whether its sums show the aggregator every reading
     reveals: str  # to the aggregator, beside load total, aggregate temperature and model
     phases: Mapping[str, tuple[str, ...]]  # of a running agent → those that can follow; figures and tests read them
 
@@ -38,21 +38,21 @@ OPENED = {"question": ("consent", "question"), "consent": ("question",)}
 COLLECT = {"offer": ("show",), "show": ()}
 
 REGISTRY = {
-    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, False, "every reading", {}),
+    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, True, "every reading", {}),
     "paper": Protocol(
-        "paper:PaperPart", "paper:PaperDesk", ("fitted",), ("ridge", "free"), True, False,
+        "paper:PaperPart", "paper:PaperDesk", ("fitted",), ("ridge", "free"), True, True,
         "every reading, to a rotation that the readings' decimals undo, and every weight", OPENED,
     ),
     "moments": Protocol(
-        "moments:MomentsPart", "moments:MomentsDesk", ("fitted",), ("ridge", "exact", "free"), True, False,
+        "moments:MomentsPart", "moments:MomentsDesk", ("fitted",), ("ridge", "exact", "free"), True, True,
         "every reading, to a rotation that the readings' decimals undo", OPENED,
     ),
     "blind": Protocol(
-        "blind.script:BlindPart", "blind.desk:BlindDesk", ("fitted", "equal"), ("ridge", "free"), False, True,
+        "blind.script:BlindPart", "blind.desk:BlindDesk", ("fitted", "equal"), ("ridge", "free"), False, False,
         "nothing", BLIND,
     ),
     "collect": Protocol(
-        "collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, True, "nothing", COLLECT
+        "collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, False, "nothing", COLLECT
     ),
 }  # fmt: skip
 OFFERED = ("blind", "moments", "paper")  # what a person may ask agents for by name

@@ -39,9 +39,9 @@ class Rules:
     quantum : float, optional
         Step of the sensor, at most 2; by default the commonest smallest gap between distinct readings, the largest
         found so far; 0.1 while there are fewer than ten different ones [°C].
-    ridge : tuple of float, default (0.001, 300.0)
+    ridge : tuple of float, default (0.001, 100.0)
         Least and largest λ accepted; at larger ones totals rest on the homes that stand out [K²].
-    train : float, default 0.5
+    train : float, default 0.7
         Least training share accepted; with fewer rows totals rest on the homes that stand out too [-].
     solver_tolerance : float, default 0.01
         Least accepted [-].
@@ -69,8 +69,8 @@ class Rules:
     clip: float = 2.0
     dither: float = 0.1
     quantum: float | None = None
-    ridge: tuple[float, float] = (1e-3, 300.0)
-    train: float = 0.5
+    ridge: tuple[float, float] = (1e-3, 100.0)
+    train: float = 0.7
     solver_tolerance: float = 0.01
     order: int = 4
     rows_per_parameter: float = 5.0
@@ -109,7 +109,7 @@ class Rules:
 
 def least_owners(rules: Rules, protocol: str) -> int:
     """Owners in a company below which the agent takes no part."""
-    return rules.least_agents if REGISTRY[protocol].account else LEAST_AGENTS
+    return LEAST_AGENTS if REGISTRY[protocol].opened else rules.least_agents
 
 
 def refuses(rules: Rules, plan: AnyPlan, fit: Consented | None = None) -> str | None:
@@ -159,7 +159,7 @@ def _check_rows(rules: Rules, plan: Collect, fit: Consented | None) -> None:
 
 
 def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
-    """Why so many kept rows are too few for a plan's model."""
+    """Why so many kept rows without a gap are too few for a plan's model."""
     needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
     if rows * plan.train < needed:
         return f"too few rows for the model: this agent asks for {needed:g} training rows or more"

@@ -62,6 +62,8 @@ def _left(known: Day, agents: int, shown: int) -> str:
     """What can still be asked of this day, in words."""
     if known.weights is None:
         return "equal or fitted weights" if known.judged else "nothing: too few readings"
+    if known.weights == "opened":
+        return "the same again: the aggregator has every reading of it"
     if known.weights == "equal":
         all_shown = known.step and shown * known.step >= DAY
         return "nothing: all rows shown" if all_shown else "rows not shown yet, to the same company"

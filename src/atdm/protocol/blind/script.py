@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dsyev
 from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
 from atdm.kernel.span import Span
 from atdm.protocol.account import Answered, Kind, Shown, company_hash
 from atdm.protocol.blind.direction import (
@@ -72,7 +72,7 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION
-from atdm.protocol.readings import Readings, positions, public_inputs
+from atdm.protocol.readings import Readings, positions, public_inputs, segments
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
@@ -181,7 +181,9 @@ class BlindPart(Part):
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        if (reason := too_short(self.own.rules, self.plan, len(self.kept))) is not None:
+        order, parts = self.plan.order, segments(self.kept, self.plan.step_seconds)
+        whole = len(lagged_rows(parts, order, 0, len(parts))) + order  # as many rows without a gap have so many lags
+        if (reason := too_short(self.own.rules, self.plan, whole)) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
