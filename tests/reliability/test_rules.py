@@ -11,6 +11,7 @@ import pytest
 
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey, derive, digest
+from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.kernel.estimate import Estimate
@@ -37,7 +38,7 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import LEAST_QUANTUM, Readings, Weather, coarser, dithered, sensor_quantum
+from atdm.protocol.readings import Readings, Weather, coarser, dithered
 from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents, refuses
 from atdm.protocol.store import Consented, Memory, decode_entry, decode_snapshot, encode_entry
@@ -449,12 +450,12 @@ def test_the_veil_is_of_one_run_and_company() -> None:
     assert len(set(two)) == 3
 
 
-def test_a_sensor_that_never_moves_is_dithered_by_the_least_step_and_a_declared_one_must_be_positive() -> None:
+def test_a_sensor_that_never_moves_is_dithered_and_a_declared_step_must_be_positive() -> None:
     still = Readings(np.arange(9) * 60, np.full(9, 20.0), np.zeros(9))
-    moved = dithered(still, b"k" * 32, 0.1, sensor_quantum(still.temperature)).temperature - 20.0
-    assert 0 < np.abs(moved).max() <= 0.05 * LEAST_QUANTUM
+    moved = dithered(still, b"k" * 32, 0.1, coarser(LEAST_QUANTUM, still.temperature)).temperature - 20.0
+    assert 0 < np.abs(moved).max() <= 0.05 * UNKNOWN_QUANTUM
     later = Readings(still.time[4:], still.temperature[4:], still.load[4:])
-    assert np.array_equal(dithered(later, b"k" * 32, 0.1, LEAST_QUANTUM).temperature - 20.0, moved[4:])
+    assert np.array_equal(dithered(later, b"k" * 32, 0.1, UNKNOWN_QUANTUM).temperature - 20.0, moved[4:])
     with pytest.raises(DataError, match="positive"):
         dithered(still, b"k" * 32, 0.1, 0.0)
 

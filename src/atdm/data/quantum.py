@@ -1,15 +1,16 @@
 """The step of a temperature sensor, found in the values it gave.
 
 An agent's dither is as wide as a share of that step. Means over a row hide it, so whoever makes means looks for it in
-the values they are made of. (protocol/readings.py looks for it in rows that are not means, in the same way.)
+the values they are made of; the agent itself looks in its rows.
 """
 
 import numpy as np
 
 from atdm.types import FloatArray
 
-LEAST = 1e-4  # °C; finer steps are not looked for
-UNKNOWN, MOST = 0.1, 2.0  # °C; the step of a sensor of which little was seen and that looks finer, and the largest
+LEAST_QUANTUM = 1e-4  # °C; finer steps are not looked for
+UNKNOWN_QUANTUM = 0.1  # °C; the step of a sensor of which little was seen and that looks finer,
+MOST_QUANTUM = 2.0  # °C; and the largest
 TELLING = 10  # different values, from which on they tell the step
 
 
@@ -18,12 +19,12 @@ def sensor_quantum(values: FloatArray) -> float:
 
     values: in any order; NaN: none [°C].
     """
-    distinct = np.unique(np.rint(values[~np.isnan(values)] / LEAST))
+    distinct = np.unique(np.rint(values[~np.isnan(values)] / LEAST_QUANTUM))
     if not len(distinct):
         return 0.0
     gaps, counts = np.unique(np.diff(distinct), return_counts=True)
-    found = float(gaps[np.argmax(counts)]) * LEAST if len(gaps) else LEAST
-    return min(found if len(distinct) >= TELLING else max(found, UNKNOWN), MOST)
+    found = float(gaps[np.argmax(counts)]) * LEAST_QUANTUM if len(gaps) else LEAST_QUANTUM
+    return min(found if len(distinct) >= TELLING else max(found, UNKNOWN_QUANTUM), MOST_QUANTUM)
 
 
 def said(quantum: float) -> str:

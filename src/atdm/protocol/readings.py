@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import words_at
+from atdm.data.quantum import sensor_quantum
 from atdm.data.seconds import phase
 from atdm.errors import DataError, PeerError
 from atdm.kernel.design import Inputs
@@ -16,10 +17,6 @@ from atdm.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd  # an agent needs none of it
-
-LEAST_QUANTUM = 1e-4  # °C; finer steps of sensors are not looked for
-UNKNOWN_QUANTUM, MOST_QUANTUM = 0.1, 2.0  # °C; the step of a sensor of which little was seen, and the largest
-TELLING = 10  # different readings, from which on they tell the step of the sensor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,17 +113,7 @@ def public_inputs(plan: Plan, kept: IntArray, load: FloatArray, weather: Weather
 def coarser(quantum: float, temperature: FloatArray) -> float:
     """The step of a sensor of which so much was known before: never a finer one. A first hour in which it did not move
     looks finer than it is."""
-    known = len(np.unique(temperature)) >= TELLING
-    return min(max(quantum, sensor_quantum(temperature), 0.0 if known else UNKNOWN_QUANTUM), MOST_QUANTUM)
-
-
-def sensor_quantum(temperature: FloatArray) -> float:
-    """The commonest smallest gap between distinct readings, in steps of 1e-4 °C; never below that."""
-    gaps = np.diff(np.unique(np.rint(temperature / LEAST_QUANTUM)))
-    if len(gaps) == 0:
-        return LEAST_QUANTUM
-    values, counts = np.unique(gaps, return_counts=True)
-    return float(values[np.argmax(counts)]) * LEAST_QUANTUM
+    return max(quantum, sensor_quantum(temperature))
 
 
 def dithered(readings: Readings, secret: bytes, width: float, quantum: float) -> Readings:

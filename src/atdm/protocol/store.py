@@ -19,10 +19,10 @@ from typing import TypeVar
 import msgspec
 
 from atdm.crypto.keys import digest
+from atdm.data.quantum import LEAST_QUANTUM
 from atdm.errors import DataError
 from atdm.protocol.account import Account, AnyBooking, SavedAccount
 from atdm.protocol.options import OwnerChoice
-from atdm.protocol.readings import LEAST_QUANTUM
 
 SCHEMA = 3  # 1 and 2 were the first edition's
 UNREADABLE = "the agent's state cannot be read: restore the whole folder from where it last ran"
