@@ -188,7 +188,7 @@ def fit_cluster(
     _check_rows(cluster, plan, rules)
     if state is not None and REGISTRY[plan.protocol].opened:
         raise UsageError(
-            f"a state folder is for agents of blind, {plan.protocol} keeps nothing between fits: leave it out"
+            f"a state folder is for agents of blind: leave it out under {plan.protocol}, which shows every reading"
         )
     with progress_line(progress, plan.protocol, agents) as report, one_blas_thread():
         if plan.protocol == "plain":
@@ -202,7 +202,7 @@ def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
     """Name missing readings as the cause where without them there would be rows enough."""
     rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
     usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
-    asked = plan.protocol == "blind" and plan.weights == "fitted" and too_short(rules, plan, rows) is not None
+    asked = plan.protocol == "blind" and plan.weights == "fitted" and too_short(rules, plan, usable) is not None
     if cluster.rows_dropped and (asked or usable < parameters + 2):
         least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
         raise DataError(

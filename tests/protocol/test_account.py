@@ -45,18 +45,18 @@ class Record:
 
     def inside(self, plan, day, readings) -> bool:
         """At least half of the day's rows from midnight to the announcement's last row, judged once; and room. Out only
-        where a reading is from before the day's end and one from the last row or after it, and no row of two is missing
-        because the home has fewer."""
+        where a reading is from before the day's end and one from the last row or after it, and the home has too few on
+        its own grid as well."""
         midnight, last = day * DAY, plan.start + (plan.length - 1) * plan.step_seconds
         if day not in self.judged and max(readings, default=-1) >= max(midnight, plan.start):
             rows = range(midnight, min(last, midnight + DAY - 1) + 1, plan.step_seconds)
             asked = [t for t in range(plan.start, last + 1, plan.step_seconds) if t // DAY == day]
-            own = sorted(t for t in readings if midnight <= t < midnight + DAY and t <= last)
-            apart = [b - a for a, b in pairwise(own)]
+            own = [t for t in readings if midnight <= t < midnight + DAY and t <= last]
+            step = min((b - a for a, b in pairwise(sorted(readings))), default=0)
             if 2 * sum(t in readings for t in rows) >= len(rows):
                 self.judged[day] = True
             elif min(readings) < midnight + DAY and max(readings) >= asked[-1]:
-                if not apart or min(apart) <= plan.step_seconds:
+                if 2 * len(own) * step < len(rows) * plan.step_seconds:
                     self.judged[day] = False
         return day >= self.since and self.judged.get(day, False) and self.allows(plan, day)
 
@@ -368,10 +368,9 @@ class Replay:
             said = {k: home.hear(message) for k, home in honest.items()}
             if said[0] and isinstance(said[0][0], m.Seal):
                 said |= {0: said[0][1:]} | {k: honest[k].hear(said[0][0]) for k in honest if k}
-            whole = plan.order + sum(
-                kept[i] - kept[i - plan.order] == plan.order * plan.step_seconds for i in range(plan.order, len(kept))
-            )
-            if whole * plan.train < 7 + plan.period:
+            trained, order = int(round(len(kept) * plan.train, 9)), plan.order
+            whole = order + sum(kept[i] - kept[i - order] == order * plan.step_seconds for i in range(order, trained))
+            if whole < 7 + plan.period:
                 assert all("too few rows" in left(each) for each in said.values())
                 return
             said = {k: each for k, each in said.items() if each}  # the leader alone, where it would not seal

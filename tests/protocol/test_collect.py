@@ -12,7 +12,7 @@ from atdm.errors import DataError
 from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected, show_layout
-from atdm.protocol.company import FINER, NOT_YET, TOO_FEW, bits
+from atdm.protocol.company import NOT_YET, OTHER_STEP, TOO_FEW, bits
 from atdm.protocol.messages import Masked, Total
 from atdm.protocol.plan import Collect, first_day
 from atdm.protocol.readings import seconds
@@ -259,7 +259,9 @@ def test_a_day_of_which_nothing_can_be_told_yet_is_not_judged() -> None:
     assert here.answer(early).reason == NOT_YET and judged(early) is None
     finer = msgspec.structs.replace(here.collect(20, 4), step_seconds=3600, length=24)
     answer = here.answer(finer)
-    assert answer.days == b"\0" and answer.reason == FINER and judged(finer) is None
+    assert answer.days == b"\0" and answer.reason == OTHER_STEP and judged(finer) is None
+    odd = msgspec.structs.replace(finer, step_seconds=8 * 3600, length=3)  # rows every 8 h, where it has them every 6 h
+    assert here.answer(odd).reason == OTHER_STEP and judged(odd) is None
     assert here.answer(here.collect(20, 4)).days == b"\1"
     here.hold(1, without=range(52, ROWS))
     here.agent(1).own = replace(here.agent(1).own, rules=replace(here.agent(1).own.rules, day_share=0.0))

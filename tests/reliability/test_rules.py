@@ -460,10 +460,11 @@ def test_a_sensor_that_never_moves_is_dithered_and_a_declared_step_must_be_posit
         dithered(still, b"k" * 32, 0.1, 0.0)
 
 
-def test_rows_beside_gaps_do_not_count_for_the_model() -> None:
-    """The aggregator names the days: with every third left out, two rows of four had no lags and counted."""
+@pytest.mark.parametrize("missing", [range(0, 60, 4), range(0, 44, 3)])
+def test_rows_beside_gaps_do_not_count_for_the_model(missing: range) -> None:
+    """The aggregator names window and days: gaps all over, or in the training part alone, left few rows with lags."""
     world = World(tiny(2, agents=4, rows=60), 2, replace(LOOSE, day_share=0.0))
-    world.hold(1, without=range(0, 60, 4))
+    world.hold(1, without=missing)
     role = world.aggregator(world.plan(order=2))
     assert world.run(role) is None and "too few rows for the model" in role.reasons[0]
     assert not written(world.stores[0]).account.time.size  # nothing has left

@@ -7,6 +7,7 @@ import pytest
 
 from atdm.data import quality
 from atdm.protocol.options import fit_options
+from atdm.protocol.plan import train_rows
 from atdm.protocol.rules import Rules, too_short
 from atdm.run import make_plan
 from atdm.use.ready import problems, short_of
@@ -19,7 +20,7 @@ def test_rows_are_called_too_few_where_agents_with_fitted_weights_would_stay_out
     one = SimpleNamespace(step=pd.Timedelta("30min"), rows=rows)
     said = short_of(SimpleNamespace(agents=[one] * 12, rows_kept=None))
     plan = make_plan(tiny(agents=12, rows=rows, step="30min"), fit_options(protocol="blind"))
-    assert (too_short(Rules(), plan, rows) is None) == enough == (said == ())
+    assert (too_short(Rules(), plan, train_rows(rows, plan.train)) is None) == enough == (said == ())
     assert enough or "equal weights need fewer" in said[0]
 
 

@@ -36,7 +36,7 @@ OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fract
 
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
-FINER = "rows asked for are closer together than this agent's readings"
+OTHER_STEP = "rows asked for are not on the grid of this agent's readings"
 TOO_EARLY = "days before this agent's key was enrolled"
 PAUSED = "its owner has paused it"
 LEFT = "its owner has left for good: retire it from the roster"
@@ -71,12 +71,13 @@ def judge(
     reason = ""  # of the first day it is out on
     verdict = np.zeros(day_count(plan), dtype=bool)
     sound = possible(readings)
+    own_step = int(np.diff(readings.time).min()) if len(readings.time) > 1 else 0  # s
     for i, day in enumerate(range(first_day(plan), first_day(plan) + day_count(plan))):
         refused = account.refuses(plan, day, *totals, fit) if day >= since else TOO_EARLY
         known = account.days.get(day)
         judged, why = (known.judged, TOO_FEW) if known is not None else (None, "")
         if judged is None:
-            judged, why = _first_look(plan, readings, sound, day, rules.day_share)
+            judged, why = _first_look(plan, readings, sound, own_step, day, rules.day_share)
             if judged is not None:
                 (inside if judged else outside).append(day)
         verdict[i] = refused is None and bool(judged)
@@ -87,22 +88,24 @@ def judge(
     return Verdict(verdict, reason)
 
 
-def _first_look(plan: AnyPlan, readings: Readings, sound: BoolArray, day: int, share: float) -> tuple[bool | None, str]:
+def _first_look(
+    plan: AnyPlan, readings: Readings, sound: BoolArray, own_step: int, day: int, share: float
+) -> tuple[bool | None, str]:
     """In or out for good: whether the day's rows up to the plan's last, from midnight on, are there to that share and
     all possible. None where it cannot be told yet; and why not in. A day judged out is lost for this agent, so it is
-    not while readings are late, before the first one, or for want of rows on a grid finer than its own."""
+    not while readings are late, before the first one, or where there are enough on a grid of its own [s]."""
     time, step = readings.time, plan.step_seconds
     if len(time) == 0 or time[-1] < max(day * DAY, plan.start):
         return None, NOT_YET
     last = min(last_row(plan), (day + 1) * DAY - 1)
     at = slice(*np.searchsorted(time, (day * DAY, last + 1)).tolist())
-    own = time[at]
-    if sound[at].all() and (own % step == 0).sum() >= share * ((last - day * DAY) // step + 1):
+    own, fine, needed = time[at], sound[at].all(), share * ((last - day * DAY) // step + 1)
+    if fine and ((own - plan.start) % step == 0).sum() >= needed:
         return True, ""
     if day < time[0] // DAY or time[-1] < last - (last - plan.start) % step:
         return None, NOT_YET
-    if len(own) > 1 and np.diff(own).min() > step:
-        return None, FINER
+    if fine and len(own) * own_step >= needed * step:
+        return None, OTHER_STEP
     return False, TOO_FEW
 
 

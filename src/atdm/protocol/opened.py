@@ -175,6 +175,7 @@ class OpenDesk(Desk):
     """The aggregator's side: a script that asks for one sum after another."""
 
     states = 0  # aggregate states opened
+    leaving = False
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
@@ -223,6 +224,7 @@ class OpenDesk(Desk):
         except np.linalg.LinAlgError:
             raise RunAborted("the totals do not determine the model: use a longer window or a larger ridge") from None
         self._step += 1
+        self.leaving = self._question.what != "rows"
         self._pile = RunningTotal(self.run.agents, self._step)
         self._tags: dict[int, dict[int, bytes]] = {}  # of each agent, for its neighbours
         self._seeds: dict[int, bytes] = {}

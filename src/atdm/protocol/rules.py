@@ -6,7 +6,18 @@ from atdm.data.quantum import MOST_QUANTUM
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
 from atdm.protocol.options import WEIGHTS, WeightsName
-from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
+from atdm.protocol.plan import (
+    DAY,
+    LEAST_AGENTS,
+    AnyPlan,
+    Collect,
+    Plan,
+    check_collect,
+    check_plan,
+    last_row,
+    need,
+    train_rows,
+)
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
@@ -140,7 +151,7 @@ def _check_fit(rules: Rules, plan: Plan) -> None:
          "the plan's limits on totals are not this agent's")  # fmt: skip
     need(plan.solver_tolerance >= rules.solver_tolerance,
          f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes")  # fmt: skip
-    if (reason := too_short(rules, plan, plan.length)) is not None:
+    if (reason := too_short(rules, plan, train_rows(plan.length, plan.train))) is not None:
         raise UsageError(reason)
 
 
@@ -159,9 +170,9 @@ def _check_rows(rules: Rules, plan: Collect, fit: Consented | None) -> None:
 
 
 def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
-    """Why so many kept rows without a gap are too few for a plan's model."""
+    """Why so many training rows without a gap are too few for a plan's model."""
     needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
-    if rows * plan.train < needed:
+    if rows < needed:
         return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
     return None
 

@@ -25,7 +25,8 @@ from atdm.protocol.account import Account, AnyBooking, SavedAccount
 from atdm.protocol.options import OwnerChoice
 
 SCHEMA = 3  # 1 and 2 were the first edition's
-UNREADABLE = "the agent's state cannot be read: restore the whole folder from where it last ran"
+RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
+UNREADABLE = f"the agent's state cannot be read: {RESTORE}"
 T = TypeVar("T", bound=msgspec.Struct)
 MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 

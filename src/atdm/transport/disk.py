@@ -31,14 +31,13 @@ from atdm.crypto.keys import SigningKey, derive, read_key_file, write_key_file
 from atdm.errors import DataError, UsageError, write_error
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.session import RandomBytes
-from atdm.protocol.store import Store
+from atdm.protocol.store import RESTORE, Store
 from atdm.transport.difference import Part, difference, rebuilt
 
 MAGIC = b"atdm-journal-3\n"
 ON_BASE = b"atdm-journal-4\n"  # its snapshot is the difference from a base
 UNCHECKED = b"atdm-journal-2\n"  # lengths without a check: still read, and MAGIC from the next snapshot on
 _LENGTH, _CHECK, _HASH = 8, 8, 32
-RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
 SMALL = 8192  # bytes of a snapshot that is written whole: a disk writes pages of 4096
 LOOKS = 5  # at a journal whose base is gone: whoever reads beside a running agent may come between the two
 
@@ -62,6 +61,7 @@ class Disk(Store):
         self._checked = True  # whether its lengths have a check
         self._base = b""  # the content of the base, empty where there is none
         self._spent = 0  # bytes of differences from it, as far as this process wrote them
+        self._tidy = False  # whether this process has removed what others left
 
     def __repr__(self) -> str:
         return f"Disk({self.path})"
@@ -89,15 +89,21 @@ class Disk(Store):
         return self._told(frames[0]) if on_base else frames[0], frames[1:]
 
     def replace(self, snapshot: bytes) -> None:
-        magic, content = (MAGIC, snapshot) if len(snapshot) <= SMALL else (ON_BASE, self._on_base(snapshot))
+        before = self._base
+        if len(snapshot) <= SMALL:
+            magic, content, self._base = MAGIC, snapshot, b""  # its base will be gone
+        else:
+            magic, content = ON_BASE, self._on_base(snapshot)
         frame, chain = _frame(b"", content, checked=True)
         replace_file(self.path, magic + frame)
         self._end, self._chain, self._checked = len(magic) + len(frame), chain, True
-        self._remove_bases(but=self._base if magic == ON_BASE else b"")
+        if not self._tidy or self._base != before:
+            self._remove_leftovers()
+            self._tidy = True
 
     def _on_base(self, snapshot: bytes) -> bytes:
         """A snapshot as its difference from the base, or from a new one where that is cheaper in the long run."""
-        told = _tell(self._base, snapshot) if self._base else b""
+        told = _tell(self._base, snapshot) if self._base and self._place(self._base).exists() else b""
         if not told or self._spent + len(told) > len(snapshot):
             replace_file(self._place(snapshot), snapshot)
             self._base, self._spent = snapshot, 0
@@ -128,10 +134,11 @@ class Disk(Store):
     def _named(self, hashed: bytes) -> Path:
         return self.path.with_name(f"{self.path.name}.base-{hashed[:8].hex()}")
 
-    def _remove_bases(self, but: bytes) -> None:
-        """Those that the journal on disk does not name. One that stays is removed the next time."""
-        kept = self._place(but).name if but else ""
-        for path in self.path.parent.glob(f"{self.path.name}.base-*"):
+    def _remove_leftovers(self) -> None:
+        """Bases that the journal on disk does not name, and halves that a process killed while writing left. What stays
+        is removed the next time."""
+        name, kept = self.path.name, self._place(self._base).name if self._base else ""
+        for path in (*self.path.parent.glob(f"{name}.base-*"), *self.path.parent.glob(f".{name}.*")):
             if path.name != kept:
                 with contextlib.suppress(OSError):
                     path.unlink()

@@ -132,7 +132,7 @@ def check_effective(span: Span, weights: FloatArray, agents: int) -> None:
     """The state rests on max(3, K/4) agents in effect, 1/Σξ², and its weights add up to one."""
     size = float(weights @ span.gram @ weights)
     if not 0 < size * max(3.0, agents / 4) <= 1.0:
-        raise RunAborted("the state would rest on too few agents: use a larger ridge")
+        raise RunAborted("the state would rest on too few agents: use a larger ridge, more homes, or equal weights")
     if not abs(float(span.ones @ weights) - 1.0) < 1e-6:
         raise RunAborted("the weights do not add up to one: a participant altered a sum")
 

@@ -71,7 +71,7 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.plan import MOST_SIGNS, VERSION
+from atdm.protocol.plan import MOST_SIGNS, VERSION, train_rows
 from atdm.protocol.readings import Readings, positions, public_inputs, segments
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
@@ -132,9 +132,9 @@ class BlindPart(Part):
         self.parts = np.array([agents**-0.5])
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
-        scale, best = first_scale(span, agents), np.inf
+        scale, earlier = first_scale(span, agents), np.inf
         most = plan.totals_for(self.session.run.owners)
-        while best > plan.solver_tolerance and scale > 0 and len(span) < most:
+        while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
             found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
             p, values = step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
@@ -143,7 +143,7 @@ class BlindPart(Part):
             scale, before = next_scale(scale, opened["squares"][1]), ladder
             ladder = ladder.better(opened["negative"])
             larger = self._once(add, span, opened, ladder.ridge)  # None: it adds nothing that the arithmetic can hold
-            best = residual if ladder == before else np.inf  # a residual at another λ is another residual
+            earlier = residual if ladder == before else np.inf  # a residual at another λ is another residual
             if larger is None:
                 break
             span, self.parts = larger, np.append(self.parts, p)
@@ -157,9 +157,9 @@ class BlindPart(Part):
             ladder = ladder.better(opened["negative"], final=True)
             if ladder == before:
                 break
-            best = np.inf
+            earlier = np.inf
 
-        reached = min(residual, best) <= plan.solver_tolerance  # before the last total, or with it
+        reached = min(residual, earlier) <= plan.solver_tolerance  # before the last total, or with it
         if self.session.leads:
             sealed = self._sealed(found.descent, span, inputs, residual, reached)
         else:
@@ -181,8 +181,9 @@ class BlindPart(Part):
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        order, parts = self.plan.order, segments(self.kept, self.plan.step_seconds)
-        whole = len(lagged_rows(parts, order, 0, len(parts))) + order  # as many rows without a gap have so many lags
+        order, train = self.plan.order, train_rows(len(self.kept), self.plan.train)
+        lagged = lagged_rows(segments(self.kept, self.plan.step_seconds), order, 0, train)
+        whole = len(lagged) + order  # as many rows without a gap have so many with their lags
         if (reason := too_short(self.own.rules, self.plan, whole)) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
