@@ -87,7 +87,10 @@ def test_an_agent_reads_and_waits_without_pandas_and_pyarrow(folder, tmp_path, k
             said.append(process.stdout.readline())
         said = [line.split(" ", 2)[2] for line in said]  # without time and level
         assert said[-1] == "zone00: Readings(96 rows) checked, in a roster of 12 agents\n", said
-        notes = [f"zone00: {entity}: 96 rows from states\n" for entity in (ROOM, HEAT)]
+        notes = [
+            f"zone00: {entity}: 96 rows from states{step}\n"
+            for entity, step in ((ROOM, ", in steps of 0.01 °C"), (HEAT, ""))
+        ]
         assert said[:-1] == (notes if kind == "home assistant" else [])
     finally:
         process.terminate()

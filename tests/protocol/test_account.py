@@ -45,8 +45,8 @@ class Record:
 
     def inside(self, plan, day, readings) -> bool:
         """At least half of the day's rows from midnight to the announcement's last row, judged once; and room. Out only
-        where a reading is from before the day's end and one from the last row or after it, and the home has too few on
-        its own grid as well."""
+        where a reading is from before the day's end, none can be on its way (six hours late at most), and the home has
+        too few on its own grid as well."""
         midnight, last = day * DAY, plan.start + (plan.length - 1) * plan.step_seconds
         if day not in self.judged and max(readings, default=-1) >= max(midnight, plan.start):
             rows = range(midnight, min(last, midnight + DAY - 1) + 1, plan.step_seconds)
@@ -55,7 +55,7 @@ class Record:
             step = min((b - a for a, b in pairwise(sorted(readings))), default=0)
             if 2 * sum(t in readings for t in rows) >= len(rows):
                 self.judged[day] = True
-            elif min(readings) < midnight + DAY and max(readings) >= asked[-1]:
+            elif min(readings) < midnight + DAY and not 0 < asked[-1] - max(readings) <= 6 * 3600:
                 if 2 * len(own) * step < len(rows) * plan.step_seconds:
                     self.judged[day] = False
         return day >= self.since and self.judged.get(day, False) and self.allows(plan, day)

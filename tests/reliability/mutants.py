@@ -519,7 +519,7 @@ MUTANTS = (
     Mutant("in or out", "days after the newest reading are not answered",
            gone(company, "_first_look", "time[-1] < max(day * DAY, plan.start)"), FIRST_LOOK),
     Mutant("in or out", "nobody is out for good while readings are late",
-           gone(company, "_first_look", "time[-1] < last - (last - plan.start) % step"), FIRST_LOOK),
+           gone(company, "_first_look", "0 < late <= LATE"), FIRST_LOOK),
     Mutant("in or out", "days before the first reading are not judged",
            gone(company, "_first_look", "day < time[0] // DAY"), FIRST_LOOK),
     Mutant("in or out", "nobody is out for good because of another grid than its own",

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import tracemalloc
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -104,7 +103,7 @@ def test_a_transform_of_impossible_rows_or_by_an_impossible_filter_is_refused(va
 def test_rows_that_an_agent_has_no_reading_of_are_not_answered() -> None:
     agent, step = asked("load")
     known = agent.own.readings
-    agent.part.own = replace(agent.own, readings=Readings(known.time[1:], known.temperature[1:], known.load[1:]))
+    agent.part.readings = Readings(known.time[1:], known.temperature[1:], known.load[1:])
     ask = Ask(run=run_id(agent), step=step, what="load", values=np.zeros(len(known.time)).tobytes())
     assert answers(agent, ask) == ["Refuse"]
 

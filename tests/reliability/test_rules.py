@@ -138,19 +138,13 @@ def judged(known: Account, own: Readings, plan=None, **rules) -> tuple[list[bool
     return verdict.days.tolist(), verdict.reason
 
 
-def few(count: int, temperature: float = 20.0) -> Readings:
-    """So many readings of the first day, the last of them its last row."""
-    whole = readings(count=48, temperature=temperature)
-    return whole.at(np.append(np.arange(count - 1), 47))
-
-
 def test_an_agent_is_in_on_days_with_half_of_their_rows() -> None:
     """Judged up to the last row asked for; days after the newest reading are not answered, nor booked."""
     known = Account()
     assert judged(known, readings(count=24)) == ([True, False], NOT_YET)
     assert list(known.days) == [FIRST]
-    assert judged(Account(), readings(count=23)) == ([False, False], NOT_YET)
-    assert judged(Account(), few(23)) == ([False, False], TOO_FEW)
+    assert judged(Account(), readings(count=23)) == ([False, False], TOO_FEW)  # half a day late: an outage
+    assert judged(Account(), readings(count=11), rows(length=23)) == ([False], NOT_YET)  # six hours late
     assert judged(Account(), readings(count=24), rows(length=48)) == ([True], "")
     assert judged(Account(), readings(count=13), rows(length=24)) == ([True], "")
 
@@ -163,7 +157,7 @@ def test_whether_the_account_allows_a_day_is_looked_up_every_time() -> None:
 
 
 def test_a_reason_tells_nothing_of_readings() -> None:
-    reasons = {judged(Account(), few(count, t))[1] for count, t in ((3, 20.0), (11, 25.0))}
+    reasons = {judged(Account(), readings(count=count, temperature=t))[1] for count, t in ((3, 20.0), (11, 25.0))}
     assert reasons == {TOO_FEW}
 
 

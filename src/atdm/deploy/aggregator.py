@@ -124,7 +124,7 @@ def _check_weather(plan: Plan, weather: Weather) -> None:
     """Refuse before anybody is asked what no load could determine: homes answer for a row four times and no more, and
     what they showed is not kept where it cannot be fitted."""
     kept = np.intersect1d(window(plan), weather.time)
-    any_load = np.random.default_rng(0).normal(size=len(kept))
+    any_load = np.cos(np.arange(len(kept), dtype=float) ** 1.5)  # no sum of columns of the weather or the clock
     try:
         Design.build(public_inputs(plan, kept, any_load, weather), plan.order, minimum_norm=plan.minimum_norm)
     except DataError as error:

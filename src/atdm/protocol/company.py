@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from atdm.protocol.session import Run
 
 OWNERS_SHARE = (2, 3)  # of the roster's owners that a company needs, as a fraction
+LATE = 6 * 3600  # s that readings may be late; longer is an outage
 
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
@@ -93,7 +94,7 @@ def _first_look(
 ) -> tuple[bool | None, str]:
     """In or out for good: whether the day's rows up to the plan's last, from midnight on, are there to that share and
     all possible. None where it cannot be told yet; and why not in. A day judged out is lost for this agent, so it is
-    not while readings are late, before the first one, or where there are enough on a grid of its own [s]."""
+    not while readings are hours late, before the first one, or where there are enough on a grid of its own [s]."""
     time, step = readings.time, plan.step_seconds
     if len(time) == 0 or time[-1] < max(day * DAY, plan.start):
         return None, NOT_YET
@@ -102,7 +103,8 @@ def _first_look(
     own, fine, needed = time[at], sound[at].all(), share * ((last - day * DAY) // step + 1)
     if fine and ((own - plan.start) % step == 0).sum() >= needed:
         return True, ""
-    if day < time[0] // DAY or time[-1] < last - (last - plan.start) % step:
+    late = last - (last - plan.start) % step - int(time[-1])  # s from the newest reading to the last row asked for
+    if day < time[0] // DAY or 0 < late <= LATE:
         return None, NOT_YET
     if fine and len(own) * own_step >= needed * step:
         return None, OTHER_STEP
