@@ -22,6 +22,7 @@ from atdm.kernel.thermal import Coefficients
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Origin
 from atdm.protocol.company import flags
+from atdm.run import own_rules
 from atdm.transport.nats import AgentLink
 from atdm.use.series import continued, with_rows
 from tests.deploy.theatre import AGENTS, ROWS, ROWS_A_DAY, Theatre
@@ -408,3 +409,11 @@ def test_a_run_goes_on_from_rows_that_follow_each_other(unit):
     assert start == "2024-01-01T01:00:00+00:00"
     with pytest.raises(DataError, match="not 30 min apart"):
         continued(model, rows.drop(index=time[2]), plan)
+
+
+def test_a_dither_said_in_the_rules_is_the_one_that_is_used():
+    """It was silently that of the argument's default, whatever the rules said."""
+    assert own_rules(atdm.Rules(dither=0.0), 0.1).dither == 0.0
+    assert own_rules(atdm.Rules(totals=2), 0.5) == atdm.Rules(totals=2, dither=0.5)
+    with pytest.raises(UsageError, match="give it once"):
+        own_rules(atdm.Rules(dither=0.0), 0.5)

@@ -9,7 +9,7 @@ from atdm.errors import UsageError
 from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.result import Fit
-from atdm.run import fit, make_plan, own_rules, simulate
+from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
@@ -87,11 +87,3 @@ def test_a_fit_is_shown_in_a_few_lines_and_as_a_table():
     found = fit(tiny(0), "plain", order=2)
     assert len(repr(found).splitlines()) == 4 and "protocol plain" in repr(found) and "array(" not in repr(found)
     assert found._repr_html_().count("<tr") == 2 + 3 and "β [K/kW]" in found._repr_html_()
-
-
-def test_a_dither_said_in_the_rules_is_the_one_that_is_used():
-    """It was silently that of the argument's default, whatever the rules said."""
-    assert own_rules(Rules(dither=0.0), 0.1).dither == 0.0
-    assert own_rules(Rules(totals=2), 0.5) == Rules(totals=2, dither=0.5)
-    with pytest.raises(UsageError, match="give it once"):
-        own_rules(Rules(dither=0.0), 0.5)

@@ -40,7 +40,7 @@ from atdm.protocol.rules import Rules
 from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
-from tests.lab.attacks import test_fine_state
+from tests.lab.attacks import test_directions, test_fine_state
 from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_rounding, test_secrets
 from tests.reliability import test_rules as claims
@@ -660,7 +660,7 @@ MUTANTS = (
            gone(BlindPart, "script", "earlier > plan.solver_tolerance"),
            claims.test_the_search_ends_at_the_tolerance),
     Mutant("search", "no home sets the size of a direction", (Constant(direction, "REACH", 1e3),),
-           test_review.test_a_home_that_stands_out_does_not_set_the_size_of_a_direction),
+           test_directions.test_a_home_that_stands_out_does_not_set_the_size_of_a_direction),
     Mutant("search", "it ends where QᵀQ is ill-conditioned", (Constant(script, "ILL_CONDITIONED", 1e30),),
            claims.test_a_total_that_adds_nothing_ends_the_search),
     Mutant("search", "a descent ends where it gains nothing any more",
