@@ -202,7 +202,8 @@ def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
     """Name missing readings as the cause where without them there would be rows enough."""
     rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
     usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
-    asked = plan.protocol == "blind" and plan.weights == "fitted" and too_short(rules, plan, usable) is not None
+    fitted = plan.protocol == "blind" and plan.weights == "fitted"
+    asked = fitted and too_short(rules, plan, usable + plan.order) is not None
     if cluster.rows_dropped and (asked or usable < parameters + 2):
         least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
         raise DataError(
