@@ -104,9 +104,10 @@ class Recorded:
     def statistics(
         self, entity: str, table: str, start: Sequence[float], *, unit: str, mean: Sequence[float] | None = None,
         total: Sequence[float] | None = None, extremes: tuple[Sequence[float], Sequence[float]] | None = None,
+        made: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
         """Rows of a table of statistics; total: the counter's sum at the end of each period; extremes: the lowest and
-        the highest state, unknown unless given."""
+        the highest state, unknown unless given; made: when each was written, 10 s after its period unless given."""
         meta = {"source": "recorder", "unit_of_measurement": unit, "has_mean": mean is not None,
                 "has_sum": total is not None}  # fmt: skip
         meta |= {"mean_type": 0 if mean is None else 1} if self.schema >= 50 else {}
@@ -114,8 +115,10 @@ class Recorded:
         owner = self._id("statistics_meta", "id", "statistic_id", entity, **meta)
         low, high = (None, None) if extremes is None else extremes
         columns = {"mean": mean, "min": low, "max": high, "state": total, "sum": total}
+        period = 300 if table == "statistics_short_term" else 3600
+        written = np.asarray(start) + period + 10.0 if made is None else made
         rows = [
-            {"metadata_id": owner, "start_ts": float(when), "created_ts": float(when) + 3610.0}
+            {"metadata_id": owner, "start_ts": float(when), "created_ts": float(written[i])}
             | {name: None if values is None else float(values[i]) for name, values in columns.items()}
             for i, when in enumerate(start)
         ]

@@ -259,7 +259,7 @@ def test_the_database_is_opened_read_only_and_may_be_in_use(database):
         ({"temperature": ROOM}, r"give its entity for heat \(--heat ENTITY\): there are sensor.heat_pump_power"),
         (
             {**NAMES, "temperature": "sensor.living_temp"},
-            "has no entity 'sensor.living_temp'; there are sensor.living_",
+            "has no entity 'sensor.living_temp'; did you mean sensor.living_temperature",
         ),
         ({**NAMES, "temperature": HEAT}, "sensor.heat_pump_power is in W, which is none of temperature"),
         ({**NAMES, "heat": ROOM}, "sensor.living_temperature is in °C, neither power nor energy"),

@@ -116,6 +116,49 @@ def test_a_thermostat_is_read_from_its_history_in_the_servers_unit(token):
     np.testing.assert_allclose(rows.load, [4, 0])
 
 
+def test_times_at_which_the_server_was_off_are_seen_by_states_that_were_made_again(token):
+    """Of the server's own entities; a sensor that forces its updates makes every state anew."""
+    off, on = START + 10 * STEP, START + 20 * STEP
+    server = FakeServer()
+    states = [*range(START, off + 301, 300), *range(on + 60, START + ROWS * STEP, 300)]
+    server.history |= {
+        "zone.home": [{"s": "0", "lu": on}],  # at every start; what was before is purged
+        ROOM: [{"s": "68", "a": {"unit_of_measurement": "°F"}, "lu": t} for t in states],
+        HEAT: [{"s": str(t % 7), "a": {"unit_of_measurement": "kWh"}, "lu": t} for t in states],
+    }
+    with serving(server) as url:
+        rows = open_source(f"homeassistant:{url}", {"temperature": ROOM, "heat": HEAT, "token_file": token}).rows()
+        server.history["zone.home"] = [{"s": "1", "lu": START - 900, "lc": START - 5000}]  # it ran all the time
+        again = open_source(f"homeassistant:{url}", {"temperature": ROOM, "heat": HEAT, "token_file": token}).rows()
+    both = ~np.isnan(rows.temperature + rows.load)
+    lacking = np.setdiff1d(START + STEP * np.arange(ROWS), rows.time[both])
+    assert lacking.min() >= off and lacking.max() <= on and len(lacking) >= 10
+    assert not np.isnan(again.temperature + again.load)[:ROWS].any() and again.time[ROWS] == START + ROWS * STEP
+
+
+def test_an_address_of_a_page_is_that_of_its_server(token):
+    names = {"temperature": ROOM, "heat": HEAT, "token_file": token}
+    for address in ("http://host:8123/lovelace/0", "ws://host:8123/", "http://host:8123"):
+        assert open_source(f"homeassistant:{address}", names).recorder.url == "ws://host:8123/api/websocket"
+
+
+def test_a_question_that_the_server_does_not_know_is_said_with_what_to_configure(token):
+    class Bare(FakeServer):
+        def handle(self, socket):
+            socket.send(json.dumps({"type": "auth_required"}))
+            socket.recv()
+            socket.send(json.dumps({"type": "auth_ok"}))
+            message = json.loads(socket.recv())
+            error = {"code": "unknown_command", "message": "Unknown command."}
+            socket.send(json.dumps({"id": message["id"], "type": "result", "success": False, "error": error}))
+
+    with (
+        serving(Bare()) as url,
+        pytest.raises(DataError, match="Unknown command: let Home Assistant.*have `history:` in"),
+    ):
+        open_source(f"homeassistant:{url}", {"temperature": ROOM, "heat": HEAT, "token_file": token}).rows()
+
+
 def test_a_wrong_token_and_a_missing_server_are_said_without_the_token(tmp_path, token, monkeypatch):
     names = {"temperature": ROOM, "heat": HEAT}
     wrong = tmp_path / "wrong"

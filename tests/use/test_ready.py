@@ -47,7 +47,7 @@ def test_a_home_is_fit_to_take_part_with_its_own_file(tmp_path):
 def test_a_home_whose_grid_agents_refuse_is_not(tmp_path, freq, start):
     zones, _ = write(tmp_path, zones_table(("a",), freq=freq, start=start))
     [problem] = problems(quality(zones))
-    assert "atdm import --step" in problem and "divides the day" in problem
+    assert "say another --step" in problem and "divides the day" in problem
 
 
 def test_a_home_that_has_half_of_no_day_is_not(tmp_path):

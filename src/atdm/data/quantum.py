@@ -4,6 +4,8 @@ An agent's dither is as wide as a share of that step. Means over a row hide it, 
 the values they are made of; the agent itself looks in its rows.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from atdm.types import FloatArray
@@ -19,12 +21,26 @@ def sensor_quantum(values: FloatArray) -> float:
 
     values: in any order; NaN: none [°C].
     """
-    distinct = np.unique(np.rint(values[~np.isnan(values)] / LEAST_QUANTUM))
+    distinct = _distinct(values)
     if not len(distinct):
         return 0.0
     gaps, counts = np.unique(np.diff(distinct), return_counts=True)
     found = float(gaps[np.argmax(counts)]) * LEAST_QUANTUM if len(gaps) else LEAST_QUANTUM
     return min(found if len(distinct) >= TELLING else max(found, UNKNOWN_QUANTUM), MOST_QUANTUM)
+
+
+def coarsest(several: Sequence[FloatArray]) -> float:
+    """The largest step found in several sets of values of one sensor; 0 where it gave none. [°C]
+
+    A set of few values, as there is after a purge, tells none: two states an hour apart may differ by anything.
+    """
+    telling = [values for values in several if len(_distinct(values)) >= TELLING]
+    return max(map(sensor_quantum, telling), default=0.0) or sensor_quantum(np.concatenate([*several, np.zeros(0)]))
+
+
+def _distinct(values: FloatArray) -> FloatArray:
+    found: FloatArray = np.unique(np.rint(values[~np.isnan(values)] / LEAST_QUANTUM))
+    return found
 
 
 def said(quantum: float) -> str:

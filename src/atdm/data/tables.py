@@ -148,7 +148,8 @@ def read_home(source: Source, weather: WeatherTable | None) -> ZoneTable:
         notes = (*notes, f"{late} rows later than the weather are not judged")
     if long.empty:
         when = "" if since is None else " while there is weather"
-        raise DataError(f"{source.name}: has no readings{when}: check that it has some of that time")
+        said = f" ({'; '.join(found.notes)})" if found.notes else ""
+        raise DataError(f"{source.name}: has no readings{when}{said}: check that it has some of that time")
     agents = pd.Index([home], name="agent")
     return ZoneTable(
         source=source.name, readings=long, agents=agents, owner=pd.Series(agents.to_numpy(), index=agents), notes=notes

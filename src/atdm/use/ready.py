@@ -45,5 +45,5 @@ def _unfit(home: AgentQuality) -> Iterator[str]:
     if step < LEAST_STEP or DAY_SECONDS % step or int(home.first.timestamp()) % step:
         yield (
             f"a step of {spell(home.step)} from {stamp(home.first)}: agents need one of {LEAST_STEP // 60} min or more "
-            "that divides the day, counted from midnight UTC: import the readings with `atdm import --step`"
+            "that divides the day, counted from midnight UTC: say another --step, or import the table with one"
         )

@@ -25,7 +25,8 @@ def import_source(source: Source, agent: str = "home") -> Imported:
     """
     found = source.rows()
     if not len(found):
-        raise DataError(f"{source.name}: has no readings: check that it has some")
+        said = f" ({'; '.join(found.notes)})" if found.notes else ""
+        raise DataError(f"{source.name}: has no readings{said}: check that it has some")
     account = Account()
     for note in found.notes:
         account.say(Kind.DID, source.name, note)

@@ -5,6 +5,7 @@ and no longer than `hold`: what has not been heard of for longer is not known. A
 from there on (a sensor that was not there, a server that was switched off).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from atdm.types import BoolArray, FloatArray, IntArray
 
 RESET_SHARE = 0.9  # of a counter's last value: what falls below began anew, what falls less is a glitch; as HA has it
 KNOWN_SHARE = 0.5  # of a row's time for which the value must be known
+SETTLE = 3600  # s after a start of the server, by when every meter has reported
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -79,6 +81,24 @@ def unwound(counter: Series, begun_anew: BoolArray | None = None) -> Series:
         fell |= begun_anew[known][1:]
     before = np.concatenate([[0.0], np.cumsum(np.where(fell, read[:-1], 0.0))])  # what earlier rounds counted
     value[known] = np.maximum.accumulate(read + before)
+    return Series(counter.time, value)
+
+
+def moved(counter: Series, starts: Sequence[float]) -> Series:
+    """A counter that is not known after a start of the server until it has passed the value from before.
+
+    The server restores that value, or after a crash one somewhat older. If it counted, all that the meter went on to
+    count in the meantime would fall into one row. A counter that has not moved SETTLE seconds after the start stands
+    still.
+    """
+    value = counter.value.copy()
+    for start in starts:
+        first, last = np.searchsorted(counter.time, [start, start + SETTLE])
+        before = counter.value[:first][~np.isnan(counter.value[:first])]
+        after = counter.value[first:last]
+        if len(before):
+            new = np.flatnonzero(~np.isnan(after) & (after > before[-1]))
+            value[first : first + int(new[0]) if len(new) else last] = np.nan
     return Series(counter.time, value)
 
 

@@ -6,16 +6,22 @@
 
 Rule 1: a row begins at its stamp. Temperature and power are time-weighted means; heat of a counter is its difference.
 Rule 2: each row comes from 5-minute statistics where there are, else from states, else from hourly statistics (those
-        only for steps of whole hours: half of an hour's mean is not known). How many came from where is said.
-Rule 3: `unknown`, `unavailable`, times at which the server was off and states older than `hold` are no readings.
+        only for steps of whole hours, half of an hour's mean is not known, and only from before there are others: an
+        hour's mean does not say of how much of the hour it is). How many came from where is said.
+Rule 3: `unknown`, `unavailable`, times at which the server was off and states older than `hold` are no readings; nor
+        are statistics of such times, which Home Assistant makes of the last state when it starts again, nor a
+        counter's value restored then, until it moves.
 Rule 4: a home has a temperature where all of its rooms have one, and heat where all of its meters do.
 Rule 5: means hide the step of a sensor, which scales an agent's dither. So it is looked for in states, and in the
         lowest and highest state of each period of statistics; of several rooms the coarsest counts.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +32,7 @@ from atdm.data.seconds import length, stamp
 from atdm.data.sources import held
 from atdm.data.sources.database import TIMEOUT, open_database
 from atdm.data.sources.held import Series
-from atdm.data.sources.recorder import PERIODS, Recorder, RecorderDatabase, Run, States
+from atdm.data.sources.recorder import PERIODS, Recorder, RecorderDatabase, Run, States, Statistics
 from atdm.data.sources.secret import read_secret
 from atdm.data.sources.source import Rows, Source
 from atdm.data.units import ENERGY, POWER, TEMPERATURE, celsius
@@ -37,8 +43,13 @@ HEAT_BY_ACTION = {  # a thermostat's hvac_action -> share of its nominal power
     "heating": 1.0, "preheating": 1.0, "cooling": -1.0,
     "idle": 0.0, "off": 0.0, "fan": 0.0, "drying": 0.0, "defrosting": 0.0,
 }  # fmt: skip
+HOST = re.compile(r"[\w.-]+:\d+/?")  # somebody's ws:// that was left out
 WEBSOCKET = ("ws://", "wss://", "http://", "https://")
 NAMED = 8  # entities that a message lists
+LATE = 600  # s after its period at which a row of statistics is written; 10 s is usual
+LISTED = 40  # and that one lists which is there to choose from
+KINDS = {"temperature": tuple(TEMPERATURE), "heat": (*POWER, *ENERGY)}  # units of what may be given
+WHAT = {"temperature": "temperature", "heat": "power or energy"}
 FROM = {"statistics_short_term": "5-minute statistics", "statistics": "hourly statistics"}
 
 Words = str | Sequence[str]  # one, several separated by commas, or a list
@@ -69,6 +80,8 @@ class Entity:
         for origin, series, holds in self.origins(step, hold):
             each = held.differences if self.counts else held.means
             more = each(series, starts, step, holds)
+            if origin == FROM["statistics"]:
+                more[starts >= self._finer_from()] = np.nan
             new = np.isnan(values) & ~np.isnan(more)
             values[new] = more[new]
             if new.any():
@@ -77,7 +90,17 @@ class Entity:
             values *= 3600 / step  # kWh in a row -> kW
         if said and self.quantum:
             said.append(f"in steps of {quantum.said(self.quantum)}")
-        return values, f"{self.name}: {', '.join(said) or 'no row'}"
+        return values, f"{self.name}: {', '.join(said) or self._without_rows(step, hold)}"
+
+    def _finer_from(self) -> float:
+        """From when on 5-minute statistics or states say how much of a row is known; an hour's mean does not. [s]"""
+        finer = (self.statistics.get("statistics_short_term"), self.states)
+        return min((float(series.time[0]) for series in finer if series and len(series.time)), default=math.inf)
+
+    def _without_rows(self, step: int, hold: int) -> str:
+        first, last = self.span(step, hold)
+        known = f", known from {stamp(int(first))} to {stamp(int(last))}" if first < last else ""
+        return f"no row of {step // 60} min{known}"
 
     def span(self, step: int, hold: int) -> tuple[float, float]:
         """From when to when something is known. [s]"""
@@ -128,9 +151,11 @@ class HomeAssistant(Source):
     def rows(self, since: int | None = None) -> Rows:
         try:
             self._check_named()
+            names = dict.fromkeys((*self.temperature, *self.heat))
+            states = {name: self.recorder.states(name, self._states_from(since)) for name in names}
             runs = self.recorder.runs()
-            rooms = [self._room(entity, since, runs) for entity in self.temperature]
-            meters = [self._meter(entity, since, runs) for entity in self.heat]
+            rooms = [self._room(entity, states[entity], since, runs) for entity in self.temperature]
+            meters = [self._meter(entity, states[entity], since, runs) for entity in self.heat]
         finally:
             self.recorder.close()
         starts = self._starts([*rooms, *meters], since)
@@ -142,7 +167,8 @@ class HomeAssistant(Source):
         for values, _ in known[len(rooms) :]:
             load += values
         some = ~(np.isnan(temperature) & np.isnan(load))
-        notes = (*(said for _, said in known), *self._hours_left([*rooms, *meters], starts), *_no_step(rooms, starts))
+        said = [words for _, words in known]
+        notes = (*said, *self._hours_left([*rooms, *meters], starts), *_no_step(rooms, starts), *self._undated(said))
         coarsest = max(room.quantum for room in rooms)
         return Rows(starts[some], temperature[some], load[some], notes, quantum=coarsest)
 
@@ -157,9 +183,8 @@ class HomeAssistant(Source):
             begin = max(begin, (since // self.step + 1) * self.step)
         return np.arange(begin, math.floor(last) - self.step + 1, self.step, dtype=np.int64)
 
-    def _room(self, name: str, since: int | None, runs: Sequence[Run]) -> Entity:
+    def _room(self, name: str, states: States, since: int | None, runs: Sequence[Run]) -> Entity:
         """A sensor's states, or the temperature that a thermostat measures. [°C]"""
-        states = self.recorder.states(name, self._states_from(since))
         thermostat = _is_thermostat(name)
         plain = self.unit or (self.recorder.temperature_unit() if thermostat else None) or ""
         assumed = thermostat and not plain
@@ -173,9 +198,9 @@ class HomeAssistant(Source):
         def in_celsius(values: FloatArray, unit: str) -> FloatArray:
             return celsius(values, self._known(name, unit))
 
-        tables, extremes = ({}, []) if thermostat else self._statistics(name, since, in_celsius, counts=False)
+        tables, extremes = ({}, []) if thermostat else self._statistics(name, since, in_celsius, runs, counts=False)
         series = _until_off(states, value, runs)
-        step = max(quantum.sensor_quantum(raw) for raw in (series.value, *extremes))
+        step = quantum.coarsest([series.value, *extremes])
         entity = Entity(name, False, series, tables, step)
         self._check_found(entity)
         if assumed:
@@ -191,9 +216,8 @@ class HomeAssistant(Source):
                 said = f"{entity.name} has median {median:.1f}, looks like {unit}"
                 raise DataError(f"{self.name}: {said}: give the option unit={unit}")
 
-    def _meter(self, name: str, since: int | None, runs: Sequence[Run]) -> Entity:
+    def _meter(self, name: str, states: States, since: int | None, runs: Sequence[Run]) -> Entity:
         """Power, energy counted, or a thermostat's report that it heats. [kW, kWh]"""
-        states = self.recorder.states(name, self._states_from(since))
         if _is_thermostat(name):
             place = [entity for entity in self.heat if _is_thermostat(entity)].index(name)
             nominal = self.nominal[place if len(self.nominal) > 1 else 0]
@@ -217,8 +241,8 @@ class HomeAssistant(Source):
 
         series = _until_off(states, value, runs)
         if counts:
-            series = held.unwound(series, _begun_anew(states, series))
-        entity = Entity(name, counts, series, self._statistics(name, since, scaled, counts=counts)[0])
+            series = held.unwound(held.moved(series, [begin for begin, _ in runs]), _begun_anew(states, series))
+        entity = Entity(name, counts, series, self._statistics(name, since, scaled, runs, counts=counts)[0])
         self._check_found(entity)
         return entity
 
@@ -240,8 +264,9 @@ class HomeAssistant(Source):
         )
 
     def _statistics(
-        self, name: str, since: int | None, convert: Callable[[FloatArray, str], FloatArray], *, counts: bool
-    ) -> tuple[dict[str, Series], list[FloatArray]]:
+        self, name: str, since: int | None, convert: Callable[[FloatArray, str], FloatArray], runs: Sequence[Run], *,
+        counts: bool,
+    ) -> tuple[dict[str, Series], list[FloatArray]]:  # fmt: skip
         """Means at the start of their periods; of a counter its sum, which is that at the end of them. And, by table,
         the states among them."""
         tables, extremes = {}, []
@@ -249,10 +274,15 @@ class HomeAssistant(Source):
             from_time = 0.0 if since is None else since - self.step - 2.0 * period
             found = self.recorder.statistics(name, table, from_time)
             values = found.sum if counts else found.mean
+            filled = _filled_in(found, period, runs, counts=counts)
             known = ~np.isnan(values)
-            if known.any() and found.unit is not None:
-                time = found.start[known] + (period if counts else 0)
-                tables[table] = held.series(time, convert(values[known], found.unit))
+            if (known & ~filled).any() and found.unit is not None:
+                series = Series(found.start[known] + (period if counts else 0), convert(values[known], found.unit))
+                if counts:
+                    on_again = found.start[filled & ~np.append(filled[1:], False)] + period + 1
+                    series = held.moved(series, [*(begin for begin, _ in runs), *on_again.tolist()])
+                kept = ~filled[known]
+                tables[table] = held.series(series.time[kept], series.value[kept])
                 extremes.append(convert(found.extremes, found.unit))
         return tables, extremes
 
@@ -269,14 +299,17 @@ class HomeAssistant(Source):
 
     def _check_named(self) -> None:
         """Refuse before reading where the home is not described, and name what there is."""
-        for option, given, like in (
-            ("temperature", self.temperature, ("climate.", "temp")),
-            ("heat", self.heat, ("climate.", "heat", "power", "energy")),
-        ):
+        for option, given in (("temperature", self.temperature), ("heat", self.heat)):
             if not given:
-                found = [name for name in self.recorder.entities() if any(word in name for word in like)]
-                there = f"there are {', '.join(found[:NAMED])}" if found else "none there looks like one"
+                units = self._fitting(option)
+                said = _listed([f"{name} ({unit})" if unit else name for name, unit in units.items()], LISTED)
+                there = f"there are {said}" if said else f"none has a unit of {WHAT[option]}, and none is a thermostat"
                 raise UsageError(f"{self.name}: give its entity for {option} (--{option} ENTITY): {there}")
+
+    def _fitting(self, option: str) -> dict[str, str | None]:
+        """Entities that may be given for an option, with their units."""
+        known = self.recorder.entities()
+        return {name: unit for name, unit in known.items() if _is_thermostat(name) or unit in KINDS[option]}
 
     def _check_found(self, entity: Entity) -> None:
         if not len(entity.states.time) and not entity.statistics:
@@ -286,10 +319,19 @@ class HomeAssistant(Source):
         """Nothing of an entity: it does not exist, or is not recorded. (Nothing new of a known one is no error.)"""
         known = self.recorder.entities()
         if name not in known:
-            word = name.partition(".")[2].partition("_")[0] or name
-            near = [entity for entity in known if word in entity] or [e for e in known if e.split(".")[0] in name]
-            there = f"; there are {', '.join(near[:NAMED])}" if near else ""
+            fitting = self._fitting("temperature" if name in self.temperature else "heat")
+            tails = get_close_matches(_tail(name), map(_tail, fitting), n=3)
+            near = [entity for tail in tails for entity in fitting if _tail(entity) == tail]
+            said = f"did you mean {' or '.join(near)}" if near else f"there are {_listed(list(fitting), NAMED)}"
+            there = f"; {said}" if fitting else ""
             raise DataError(f"{self.name}: has no entity {name!r}{there}: check the id, and that it is recorded")
+
+    def _undated(self, said: Sequence[str]) -> list[str]:
+        """Say where times at which the server was off cannot be told."""
+        if self.recorder.dated or not any(FROM["statistics"] in words for words in said):
+            return []
+        return ["hourly statistics may hold hours in which the server was off, as if nothing had changed; its API does "
+                "not tell, its database does"]  # fmt: skip
 
     def _hours_left(self, entities: Sequence[Entity], starts: IntArray) -> list[str]:
         """Say where an hourly step would reach further back."""
@@ -306,6 +348,13 @@ def _recorder(address: str, token_file: str | None, password_file: str | None, t
         from atdm.data.sources.websocket import RecorderSocket
 
         return RecorderSocket(address, token_file, timeout)
+    if token_file is not None or (HOST.fullmatch(address) and not Path(address).exists()):
+        raise UsageError(
+            f"homeassistant:{address}: a server that runs is asked at ws://HOST:8123 (wss:// with TLS), with a "
+            "token_file; a database has none"
+        )
+    if Path(address).is_dir():
+        raise UsageError(f"homeassistant:{address}: is a folder: give home-assistant_v2.db in it")
     return RecorderDatabase(open_database(address, read_secret(password_file, "ATDM_SQL_PASSWORD"), timeout))
 
 
@@ -327,6 +376,29 @@ def _until_off(states: States, value: Callable[[str | None, dict[str, Any]], flo
     )
 
 
+def _filled_in(found: Statistics, period: int, runs: Sequence[Run], *, counts: bool) -> BoolArray:
+    """Which statistics the recorder made of the last state, because the server was off.
+
+    Where its runs are known they say so: a mean counts if the server ran for half of the period, a counter if it ran at
+    the period's end. Runs of long ago are purged; there, rows in which nothing moved and that were written late.
+    """
+    end, corners = found.start + period, np.array(runs, dtype=np.float64).ravel()
+    if not len(corners):
+        on = np.zeros(len(end), dtype=bool)
+    elif counts:
+        on = np.searchsorted(corners, end, side="right") % 2 == 1  # after a begin, before the end that belongs to it
+    else:
+        lengths = np.diff(corners, prepend=corners[0])
+        ran = np.interp([found.start, end], corners, np.cumsum(lengths * (np.arange(len(corners)) % 2)))
+        on = ran[1] - ran[0] >= held.KNOWN_SHARE * period
+    low, high = found.extremes.reshape(len(end), 2).T
+    late = (found.made > end + LATE) | (np.diff(found.made, prepend=np.nan) < period / 2)  # or at once after another
+    still = late & (np.diff(found.sum, prepend=np.nan) == 0 if counts else low == high)
+    if counts:
+        still |= late & np.append(still[1:], False)  # the server stopped in this one: its end is of the last state too
+    return np.where(found.start < min(corners, default=math.inf), still, ~on)
+
+
 def _begun_anew(states: States, series: Series) -> BoolArray:
     """Whether the meter says, by another `last_reset`, that it began anew before each value of the series."""
     new: dict[float, bool] = {}
@@ -336,6 +408,16 @@ def _begun_anew(states: States, series: Series) -> BoolArray:
         new[time] = new.get(time, False) or (reset is not None and last is not None and reset != last)
         last = last if reset is None else reset
     return np.array([new.get(time, False) for time in series.time.tolist()], dtype=bool)
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def _tail(entity: str) -> str:
+    """An entity's name without the part before the point, which most have in common."""
+    return entity.partition(".")[2] or entity
 
 
 def _is_thermostat(entity: str) -> bool:

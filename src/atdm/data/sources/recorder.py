@@ -7,7 +7,10 @@ about the tables (schema 42 of 2024.3 to 53 of 2026.10):
 - `mean` is time-weighted; `min` and `max` are states as they were; `sum` of an energy counter, resets taken out, is
   that at the END of the row's period;
 - times at which the server was off are those between `recorder_runs`. A run that crashed has its end written at the
-  next start, so the last state before that is its end.
+  next start, so the last state before that is its end;
+- at that next start the recorder writes the statistics that are lacking, up to `purge_keep_days` of them: of the last
+  state, as if it had held. They are no readings, and `created_ts` is hours late in them. Runs are purged as states are;
+- at a start many entities are restored to the state from before, and written again.
 """
 
 import json
@@ -47,12 +50,14 @@ class Statistics:
     sum: FloatArray  # at the end of the period; NaN where there is none
     extremes: FloatArray  # the lowest and the highest state of each period, which are no means; NaN where there is none
     unit: str | None
+    made: FloatArray  # when each was written, seconds since 1970 UTC; NaN where nobody knows
 
 
 class Recorder(ABC):
     """Where to ask about entities."""
 
     name: str
+    dated: bool  # whether statistics say when they were written
 
     @abstractmethod
     def states(self, entity: str, since: float) -> States:
@@ -64,15 +69,16 @@ class Recorder(ABC):
 
     @abstractmethod
     def runs(self) -> list[Run]:
-        """When the recorder was running, in order; the last run ends where nothing was written after."""
+        """When the recorder was running, in order; the last run ends where nothing was written after. Asked after the
+        states, which may be all that tells."""
 
     @abstractmethod
     def temperature_unit(self) -> str | None:
         """Of thermostats, whose states name none; None where the recorder cannot know."""
 
     @abstractmethod
-    def entities(self) -> list[str]:
-        """Every entity it knows, for people who look for theirs."""
+    def entities(self) -> dict[str, str | None]:
+        """Every entity it knows and the unit it last had, by name, for people who look for theirs."""
 
     @abstractmethod
     def close(self) -> None:
@@ -81,6 +87,8 @@ class Recorder(ABC):
 
 class RecorderDatabase(Recorder):
     """The recorder's own database: SQLite, MariaDB or PostgreSQL."""
+
+    dated = True
 
     def __init__(self, database: Database) -> None:
         self.database, self.name = database, database.name
@@ -110,17 +118,17 @@ class RecorderDatabase(Recorder):
         units = self._query("SELECT m.unit_of_measurement FROM statistics_meta m WHERE m.statistic_id = :entity",
                             entity=entity)  # fmt: skip
         rows = self._query(
-            f"SELECT t.start_ts, t.mean, t.sum, t.min, t.max FROM {table} t "
+            f"SELECT t.start_ts, t.mean, t.sum, t.min, t.max, t.created_ts FROM {table} t "
             "JOIN statistics_meta m ON t.metadata_id = m.id "
             "WHERE m.statistic_id = :entity AND t.start_ts >= :since ORDER BY t.start_ts",
             entity=entity, since=since,
         )  # fmt: skip
-        values = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), 5)  # NULL becomes NaN
-        mean, total, extremes = values[:, 1], values[:, 2], values[:, 3:].ravel()
-        return Statistics(values[:, 0], mean, total, extremes, units[0][0] if units else None)
+        values = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), 6)  # NULL becomes NaN
+        mean, total, extremes = values[:, 1], values[:, 2], values[:, 3:5].ravel()
+        return Statistics(values[:, 0], mean, total, extremes, units[0][0] if units else None, values[:, 5])
 
     def runs(self) -> list[Run]:
-        newest = self._query("SELECT MAX(s.last_updated_ts) FROM states s")[0][0]
+        newest = self._newest()
         rows = self._query("SELECT r.start, r.end, r.closed_incorrect FROM recorder_runs r ORDER BY r.start")
         found: list[Run] = []
         for number, (start, end, crashed) in enumerate(rows):
@@ -137,13 +145,28 @@ class RecorderDatabase(Recorder):
                 found.append((begun, float(until)))
         return found
 
+    def _newest(self) -> float | None:
+        """When something was last written: a quiet home has no new state for hours, but statistics."""
+        states = self._query("SELECT MAX(s.last_updated_ts) FROM states s")
+        made = self._query("SELECT t.created_ts FROM statistics_short_term t ORDER BY t.start_ts DESC LIMIT 1")
+        return max((float(row[0]) for row in (*states, *made) if row[0] is not None), default=None)
+
     def temperature_unit(self) -> str | None:
         return None
 
-    def entities(self) -> list[str]:
-        known = self._query("SELECT m.entity_id FROM states_meta m")
-        known += self._query("SELECT m.statistic_id FROM statistics_meta m")
-        return sorted({str(row[0]) for row in known if row[0]})
+    def entities(self) -> dict[str, str | None]:
+        found = {str(row[0]): row[1] for row in self._query(
+            "SELECT m.statistic_id, m.unit_of_measurement FROM statistics_meta m"
+        )}  # fmt: skip
+        newest = self._query(  # one look at the index for each entity; a sort of all states would take minutes
+            "SELECT m.entity_id, (SELECT a.shared_attrs FROM states s "
+            "JOIN state_attributes a ON s.attributes_id = a.attributes_id "
+            "WHERE s.metadata_id = m.metadata_id ORDER BY s.last_updated_ts DESC LIMIT 1) FROM states_meta m"
+        )
+        for name, text in newest:
+            unit = _attributes(text).get("unit_of_measurement")
+            found[str(name)] = str(unit) if unit else found.get(str(name))
+        return dict(sorted(found.items()))
 
     def close(self) -> None:
         """Nothing stays open: each query has a connection of its own."""

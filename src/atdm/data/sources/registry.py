@@ -69,6 +69,9 @@ def open_source(
         raise UsageError(f"{kind}: unknown kind of source: use a path, {', '.join(n + ':' for n in names())}")
     from atdm.data.sources.table import Table
 
+    if spec in _OWN or spec.lower().endswith((".db", ".sqlite", ".sqlite3")):
+        kind, path = (spec, "ADDRESS") if spec in _OWN else ("homeassistant", spec)
+        raise UsageError(f"{spec}: is no table of ours: write {kind}:{path}")
     if given:
         raise UsageError(f"{spec}: is a table of ours and takes no option {next(iter(given))!r}: leave it out")
     return Table(spec, agent=agent, declared=declared)
