@@ -20,7 +20,7 @@ def status_table(found: dict[str, Any]) -> RenderableType:
 
 
 def shown_key(key: str) -> str:
-    """As much of a key in hex as two people compare by telephone: nobody can make another that begins so."""
+    """As much of a key in hex as two people compare by telephone; one that begins alike takes 2⁶⁴ tries to find."""
     return f"{key[:8]} {key[8:16]}"
 
 
