@@ -1,15 +1,19 @@
 """How many agents an aggregator with one curious agent tells apart when it asks for a fit over a shorter window, or
-with other numbers.
+with other numbers, or of a smaller company.
 
     python -m tests.lab.windows ZONES WEATHER [TOTALS]
     python -m tests.lab.windows ZONES WEATHER plans
+    python -m tests.lab.windows ZONES WEATHER companies
 
 Everybody follows the protocol; the attack is `chosen plan` of the audit, beside the same attack without totals. At
 λ = 100 and order 2 over the last part of the window, with so many TOTALS as agents give over a day, five unless given;
-or over the whole window with other λ, orders and training shares. Eight seeds of keys and dither each, of plans four.
+over the whole window with other λ, orders and training shares; or over the whole window, as usual, of agents drawn at
+random. Eight seeds of keys and dither each, of plans four, of companies six.
 """
 
 import sys
+
+import numpy as np
 
 from atdm.data import Cluster, read_cluster
 from atdm.lab.attacks import dishonest
@@ -18,6 +22,7 @@ from atdm.protocol.rules import Rules
 
 SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the window
 SEEDS, SEEDS_OF_PLANS = range(8), range(4)
+COMPANIES, DRAWN = (14, 20, 32, 48), range(6)  # agents of a company, and how many companies
 USUAL = (100.0, 2, 0.75)  # λ, M, training share
 PLANS = (
     *((ridge, 2, 0.75) for ridge in (1.0, 10.0, 30.0, 100.0, 120.0, 150.0, 200.0, 300.0)),
@@ -41,6 +46,15 @@ def main(zones: str, weather: str, totals: str = "5") -> None:
             found = [told_apart(cluster, 1.0, seed, 5, plan) for seed in SEEDS_OF_PLANS]
             counts, blanks = ([getattr(each, name) for each in found] for name in ("recovered", "blank"))
             print("λ = {:g}, order {}, training share {:g}:".format(*plan), f"{counts}, blank {blanks}", flush=True)
+        return
+    if totals == "companies":
+        for size in COMPANIES:
+            found = []
+            for seed in DRAWN:
+                drawn = np.random.default_rng(seed).choice(np.array(cluster.agents), size, replace=False)
+                found.append(told_apart(cluster.select(sorted(drawn.tolist())), 1.0, seed, 5))
+            counts, blanks = ([getattr(each, name) for each in found] for name in ("recovered", "blank"))
+            print(f"{size} agents: {counts}, blank {blanks}", flush=True)
         return
     for share in SHARES:
         found = [told_apart(cluster, share, seed, int(totals)) for seed in SEEDS]

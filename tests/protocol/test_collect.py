@@ -12,7 +12,7 @@ from atdm.errors import DataError
 from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected, show_layout
-from atdm.protocol.company import NOT_YET, OTHER_STEP, TOO_FEW, bits
+from atdm.protocol.company import BEFORE_FIRST, NOT_YET, OTHER_STEP, TOO_FEW, bits
 from atdm.protocol.messages import Masked, Total
 from atdm.protocol.plan import Collect, first_day
 from atdm.protocol.readings import seconds
@@ -256,7 +256,7 @@ def test_a_day_of_which_nothing_can_be_told_yet_is_not_judged() -> None:
     assert here.answer(late).days == b"\1"
     here.hold(1, without=range(12))
     early = here.collect(4, 4)
-    assert here.answer(early).reason == NOT_YET and judged(early) is None
+    assert here.answer(early).reason == BEFORE_FIRST and judged(early) is None
     finer = msgspec.structs.replace(here.collect(20, 4), step_seconds=3600, length=24)
     answer = here.answer(finer)
     assert answer.days == b"\0" and answer.reason == OTHER_STEP and judged(finer) is None

@@ -26,7 +26,10 @@ from tests.reliability.simulation import (
     summary,
 )  # fmt: skip
 
-FOUND = (4015229,)  # an agent that says it is in for rows of a fit that it does not know
+FOUND = (
+    4015229,  # an agent that says it is in for rows of a fit that it does not know
+    8006364,  # no bytes at all, to an agent that has heard nothing yet
+)
 SOAK_RUNS = int(os.environ.get("ATDM_SOAK_RUNS", "100000"))
 SOAK_RECORD = Path("out/simulation.jsonl")  # a soak that was stopped goes on from here
 

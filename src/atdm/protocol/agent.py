@@ -140,7 +140,7 @@ class Agent:
     def receive(self, data: bytes) -> list[bytes]:
         """Answer one message from the aggregator."""
         seen, replies = self._last
-        if data == seen:
+        if data and data == seen:  # before the first message nothing was seen, which is no message
             return replies
         known = self.own.memory.serial
         try:

@@ -37,6 +37,7 @@ LATE = 6 * 3600  # s that readings may be late; longer is an outage
 
 TOO_FEW = "too few readings on some days"
 NOT_YET = "no readings yet of some days"
+BEFORE_FIRST = "some days are before its first reading"
 OTHER_STEP = "rows asked for are not on the grid of this agent's readings"
 TOO_EARLY = "days before this agent's key was enrolled"
 PAUSED = "its owner has paused it"
@@ -104,8 +105,10 @@ def _first_look(
     if fine and ((own - plan.start) % step == 0).sum() >= needed:
         return True, ""
     late = last - (last - plan.start) % step - int(time[-1])  # s from the newest reading to the last row asked for
-    if day < time[0] // DAY or 0 < late <= LATE:
+    if 0 < late <= LATE:
         return None, NOT_YET
+    if day < time[0] // DAY:
+        return None, BEFORE_FIRST
     if fine and len(own) * own_step >= needed * step:
         return None, OTHER_STEP
     return False, TOO_FEW

@@ -6,11 +6,14 @@ import pandas as pd
 
 from atdm.kernel.descent import Status
 from atdm.protocol.account import BLOCK, GROWN, OTHER_COMPANY, OTHER_GRID, OTHER_WEIGHTING, SPENT, TOO_MANY_DAYS
-from atdm.protocol.company import LEFT, PAUSED, TOO_FEW
+from atdm.protocol.company import BEFORE_FIRST, LEFT, NOT_YET, OTHER_STEP, PAUSED, TOO_FEW
 from atdm.result import Fit, percent
 
 HELPS = {  # by the fixed words with which an agent stays out
     TOO_FEW: "complete the readings, or choose a window in which they are there",
+    NOT_YET: "ask again when they have come in, or choose an earlier end",
+    BEFORE_FIRST: "choose a later start, or give the agent its earlier readings",
+    OTHER_STEP: "ask for the step of its readings, or a multiple",
     OTHER_WEIGHTING: "choose later days, or weigh these as they were weighed before",
     OTHER_GRID: "keep the step with which these days were summed",
     SPENT: "choose days that were not fitted yet",
