@@ -1,7 +1,7 @@
 """Which announcements an agent takes that is already in a run, and what a restart within one needs."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
@@ -11,9 +11,12 @@ from atdm.deploy.agent import RunningAgent, link_agent
 from atdm.deploy.enrolment import create_roster
 from atdm.deploy.notices import pack
 from atdm.deploy.own import weather_from
+from atdm.errors import PeerError
 from atdm.protocol.agent import AgentState
 from atdm.protocol.aggregator import Aggregator, AggregatorState
+from atdm.protocol.company import LATE
 from atdm.protocol.desk import Outgoing
+from atdm.protocol.plan import last_row
 from atdm.transport.nats import AgentLink
 from tests.deploy.theatre import Theatre, kind_of
 
@@ -24,10 +27,13 @@ class Clock:
     """Stands in for the module `time`."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now, self.today = 1000.0, 2e9
 
     def monotonic(self) -> float:
         return self.now
+
+    def time(self) -> float:
+        return self.today
 
 
 class Fleet:
@@ -127,9 +133,23 @@ def test_silence_alone_ends_no_run(fleet):
     assert role.state is AggregatorState.DONE, role.reasons
 
 
+def test_rows_that_are_hours_ahead_are_not_answered_and_their_day_is_not_judged(fleet):
+    """Asked each morning for the evening, homes would have been out of every day for good."""
+    role = fleet.aggregator(1)
+    fleet.clock.today = last_row(fleet.theatre.plan) - LATE - 1.0
+    fleet.carry(role, role.start())
+    assert not role.answers and not fleet.seats[0].agent.own.memory.account.days
+    assert "hours ahead of this agent's clock" in str(fleet.said[-1])
+    fleet.clock.today += 1.0
+    role = fleet.aggregator(2)
+    fleet.carry(role, role.start())
+    assert role.state is AggregatorState.DONE, role.reasons
+
+
 @pytest.mark.parametrize("by", ["notice", "file"])
 @pytest.mark.parametrize("moment", ["Keys", "Total 1"])
-def test_a_newer_roster_within_a_run_and_a_restart_do_not_lose_the_run(fleet, moment, by):
+def test_a_newer_roster_and_a_restart_do_not_lose_a_run_that_has_begun(fleet, moment, by):
+    """One that has not begins under the newer one: somebody may have been retired since."""
     role = fleet.aggregator(1)
     left = fleet.carry(role, role.start(), until=moment)
     old = fleet.theatre.stage.roster.read_bytes()
@@ -139,9 +159,13 @@ def test_a_newer_roster_within_a_run_and_a_restart_do_not_lose_the_run(fleet, mo
         fleet.seats[0].kept.take(pack([newer]))
     seat = fleet.restart(0)
     assert seat.agent.state in (AgentState.JOINED, AgentState.RUNNING) and seat.agent.roster.serial == 1
-    fleet.carry(role, left)
-    assert role.state is AggregatorState.DONE, role.reasons
-    assert seat.kept.newest().serial == 2  # and of the next run
+    with suppress(PeerError):  # of the second one that refuses
+        fleet.carry(role, left)
+    if moment == "Keys":
+        assert role.state is AggregatorState.ABORTED and "for another roster" in role.reasons[0]
+    else:
+        assert role.state is AggregatorState.DONE, role.reasons
+    assert seat.kept.newest().serial == 2  # of the next run
 
 
 def test_a_roster_before_that_cannot_be_read_loses_the_run_and_nothing_else(fleet):

@@ -17,7 +17,7 @@ from atdm.protocol.blind.release import DEVIATES, Sealed, coefficient_sizes, num
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.desk import Outcome
-from atdm.protocol.messages import Keys, Masked, Ready, Refuse, Release, Seal, Total, decode_to_agent
+from atdm.protocol.messages import Masked, Ready, Refuse, Release, Seal, Total, decode_to_agent
 from atdm.protocol.plan import VERSION
 from atdm.protocol.roster import Roster
 from atdm.protocol.session import make_keys
@@ -279,7 +279,7 @@ def test_an_announcement_that_is_ignored_leaves_the_run_under_way_its_roster():
     other = here.announce(here.collect(0, 4), roster=here.signed((), serial=9), attempt=9)
 
     def overtaken(i: int, data: bytes) -> bool:
-        if i == VICTIM and isinstance(decode_to_agent(data, len(data)), Keys):
+        if i == VICTIM and isinstance(decode_to_agent(data, len(data)), Total):
             here.agent(i)._renew_roster = lambda: newer
             with pytest.raises(PeerError, match="another roster"):
                 here.agent(i).receive(other)

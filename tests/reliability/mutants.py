@@ -295,6 +295,7 @@ GROW = "(own.min() < other and not theirs <= members)"
 NEEDED = "max(least, -(-part * roster.owners() // whole))"
 HALF = "((own - plan.start) % step == 0).sum() >= needed"
 BOOKED = "ask.kind is not None"
+ASKED_AGAIN = every(claims.test_what_was_true_at_the_announcement_is_asked_again_before_a_run_begins)
 FIRST_LOOK = test_collect.test_a_day_of_which_nothing_can_be_told_yet_is_not_judged
 
 MUTANTS = (
@@ -510,7 +511,15 @@ MUTANTS = (
     Mutant("account", "the quantum of the dither is looked for again",
            (Edit(Agent, "_verdict", "self._see_quantum()", "pass"),),
            claims.test_the_quantum_of_the_dither_is_what_was_found_and_survives_a_restart),
+    Mutant("account", "fills say nothing of the sensor",
+           (Edit(Agent, "_see_quantum", "self.own.readings.temperature[~self.own.readings.filled]",
+                 "self.own.readings.temperature"),),
+           claims.test_what_an_agent_filled_in_itself_says_nothing_of_its_sensor),
     # In or out
+    Mutant("in or out", "the owner is asked again before a run begins",
+           (Edit(Agent, "_agree", "(reason := BY_CHOICE[self._choice]) is not None", "False"),), ASKED_AGAIN),
+    Mutant("in or out", "a roster superseded before a run begins is not gone on with",
+           (Edit(Agent, "_agree", "self._find_roster(self._announce.roster)", "pass"),), ASKED_AGAIN),
     Mutant("in or out", "half of a day's rows", (Edit(company, "_first_look", HALF, "True"),),
            claims.test_an_agent_is_in_on_days_with_half_of_their_rows),
     Mutant("in or out", "rows up to the last one asked for",

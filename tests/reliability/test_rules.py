@@ -24,11 +24,12 @@ from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step
 from atdm.protocol.blind.release import check_effective
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import show_layout
-from atdm.protocol.company import NOT_YET, TOO_FEW, check_company, judge
+from atdm.protocol.company import LEFT, NOT_YET, PAUSED, TOO_FEW, check_company, judge
 from atdm.protocol.desk import RunningTotal
 from atdm.protocol.messages import (
     Masked,
     Ready,
+    Refuse,
     Release,
     Seal,
     Total,
@@ -399,6 +400,38 @@ def test_the_quantum_of_the_dither_is_what_was_found_and_survives_a_restart() ->
     agent._verdict(world.plan(ridge=5.0))
     assert agent.own.memory.quantum == pytest.approx(0.5)
     assert decode_snapshot(agent._snapshot(b"", [])).memory.quantum == agent.own.memory.quantum
+
+
+def test_what_an_agent_filled_in_itself_says_nothing_of_its_sensor() -> None:
+    """A thermostat's step is 0.5 °C; rows filled linearly between its readings look like those of a finer one."""
+    world = World(tiny(4, agents=6, rows=60), 4)
+    agent, own = world.agent(1), world.agent(1).own.readings
+    halves, filled = 20 + 0.5 * (np.arange(len(own.time)) % 12), np.arange(len(own.time)) % 5 == 3
+    halves[filled] += 0.25  # half-way between two readings
+    for flags, found in ((filled, 0.5), (np.zeros_like(filled), 0.25)):
+        agent.own = replace(agent.own, readings=replace(own, temperature=halves, filled=flags), memory=Memory())
+        agent._see_quantum()
+        assert agent.own.memory.quantum == pytest.approx(found)
+
+
+@pytest.mark.parametrize("since", ["its owner left", "its owner paused it", "a newer roster"])
+def test_what_was_true_at_the_announcement_is_asked_again_before_a_run_begins(since: str) -> None:
+    """An aggregator may hold an announcement open for weeks: nothing has left, and the home is still free."""
+    world = World(tiny(4, agents=11, rows=60), 5)
+    now: dict = {"choice": "takes part", "roster": world.roster}
+    world.built = {"owner": lambda: now["choice"], "renew_roster": lambda: now["roster"]}
+    world.deaf, role = None, world.aggregator(world.collect(0, 60))
+    answers = [reply for i in range(11) for reply in world.deliver(i, role.start()[0].data)]
+    if since == "a newer roster":
+        now["roster"] = world.signed([member.name for member in world.roster.members[:-1]], serial=2)
+    else:
+        now["choice"] = "left" if since.endswith("left") else "paused"
+    keys = [letter.data for i, reply in enumerate(answers) for letter in role.receive(i, reply)]
+    (answer,) = world.deliver(3, keys[0])
+    refused = decode_to_aggregator(answer, len(answer))
+    assert isinstance(refused, Refuse) and not len(written(world.stores[3]).account.time)
+    words = {"its owner left": LEFT, "its owner paused it": PAUSED, "a newer roster": "for another roster"}
+    assert words[since] in refused.reason
 
 
 def test_the_quantum_of_the_dither_is_the_sensors() -> None:

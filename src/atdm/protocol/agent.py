@@ -99,7 +99,7 @@ class Agent:
         """roster: None where it is still to come, by renew_roster. renew: the readings as they are now, for plans that
         reach beyond those known; renew_roster: the roster as it is now, for announcements of another one; find_weather:
         the weather for a plan, as far as it is known now; owner: whether the owner takes part, asked at each
-        announcement: a run that is under way is finished, because nobody is silent in a run."""
+        announcement and before a run begins: from then on it is finished, because nobody is silent in a run."""
         self.name = "an agent without a roster"
         self.own = AgentContext(
             readings=readings,
@@ -120,7 +120,7 @@ class Agent:
         self._seed: bytes  # its randomness
         self._exchange: ExchangeKey  # and this agent's key in it
         self._owner = owner
-        self._choice: OwnerChoice = "takes part"  # at the last announcement
+        self._choice: OwnerChoice = "takes part"  # when it was last asked
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority
         self._find_weather = find_weather
         if roster is not None:
@@ -258,7 +258,7 @@ class Agent:
         self._see_roster(newest)
         name = newest.members[newest.index(self._identity.public)].name
         if wanted != newest.hash():  # a run under way keeps the roster it was announced for
-            raise PeerError("the run is for another roster than this agent's: renew the roster on both sides; ignored")
+            raise PeerError("the run is for another roster than this agent's: renew the roster on both sides")
         self.name, self.roster = name, newest
 
     def _see_roster(self, roster: Roster) -> None:
@@ -271,8 +271,10 @@ class Agent:
         self.own.memory.serial = roster.serial
 
     def _see_quantum(self) -> None:
-        """What left stays as it was (account.py), so that a step found coarser later is no difference."""
-        self.own.memory.quantum = coarser(self.own.memory.quantum, self.own.readings.temperature)
+        """What left stays as it was (account.py), so that a step found coarser later is no difference. Values between
+        two readings that the agent made itself say nothing of its sensor."""
+        measured = self.own.readings.temperature[~self.own.readings.filled]
+        self.own.memory.quantum = coarser(self.own.memory.quantum, measured)
 
     def _verdict(self, plan: AnyPlan) -> Verdict:
         """In or out, day by day; out everywhere where its owner stays out, or this agent's rules refuse the plan."""
@@ -305,7 +307,11 @@ class Agent:
 
     def _agree(self, message: ToAgent) -> list[Message]:
         """(joined, Keys): check the company and everybody's keys, make the masks, begin the protocol."""
+        self._choice = self._owner()  # keys may come long after the announcement, and nothing has left yet
+        if (reason := BY_CHOICE[self._choice]) is not None:
+            raise RunAborted(reason)
         try:
+            self._find_roster(self._announce.roster)
             run = begin_run(self._announce, self.roster, expect(message, Keys))
             place = place_of(self._identity.public, run.members)
             if place is None:

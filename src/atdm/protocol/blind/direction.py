@@ -21,7 +21,7 @@ from atdm.types import FloatArray
 
 FIRST_SCALE = 0.3
 SMALLEST_SHARE = 1e-9  # of rss in ν: below that the residual is rounding
-CONTRACTION = 0.7  # of the next direction's size against the last: smaller clips homes that need not be, larger lets one stand out
+CONTRACTION = 0.7  # of the next direction against the last: less clips homes for nothing, more lets one stand out
 REACH = 4.0  # clips: what one home counts for, at most, in the size of a direction
 
 
