@@ -208,7 +208,9 @@ def a_part(plan, **values):
     """An agent's script, without the run it would be in."""
     part = object.__new__(BlindPart)
     part.plan, part.step, part._first = our_plan(plan), 0, []
-    part.own = SimpleNamespace(notebook=Notebook("agents"), rules=Rules(rows_per_parameter=1), memory=Memory())
+    part.own = SimpleNamespace(
+        notebook=Notebook("agents"), rules=Rules(rows_per_parameter=1), memory=Memory(), host=Host()
+    )
     for name, value in values.items():
         setattr(part, name, value)
     return part
@@ -217,9 +219,9 @@ def a_part(plan, **values):
 def our_questions(company, plan, kept, totals):
     """As the account has them: booked for the first total, and for what follows each total."""
     stamps = np.array(kept, dtype=np.int64)
-    part = a_part(plan, session=SimpleNamespace(run=SimpleNamespace(company=company, owners=30)))
+    veil = SimpleNamespace(context=b"here", unwrap=lambda data: ({"load": np.zeros(1)}, data))
+    part = a_part(plan, session=SimpleNamespace(run=SimpleNamespace(company=company, owners=30)), _veil=veil)
     part._settle(stamps, Readings(stamps, np.zeros(len(kept)), np.zeros(len(kept))), np.zeros(len(kept)))
-    part._veil = SimpleNamespace(unwrap=lambda data: ({"load": np.zeros(1)}, data))
 
     def ask(phase):
         part.asked = Ask(phase)

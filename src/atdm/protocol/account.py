@@ -368,10 +368,7 @@ class Account:
                 day.fit = fit
 
     def _each(self, days: Sequence[int]) -> list[Day]:
-        for day in days:
-            if day not in self.days:
-                self.days[day] = Day()
-        return [self.days[day] for day in days]
+        return [self.days.get(day) or self.days.setdefault(day, Day()) for day in days]
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""

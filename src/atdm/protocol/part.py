@@ -25,8 +25,7 @@ T = TypeVar("T")
 @dataclass(slots=True, repr=False)
 class Host:
     """A machine that runs one or more agents. What follows from values that all of them hold is worked out once per
-    host: agents that stand at the same context, which hashes all they were shown, would each compute the same. Every
-    agent opens every total by itself."""
+    host: agents that stand at the same context, which hashes all they were shown, would each compute the same."""
 
     _known: dict[str, tuple[bytes, Any]] = field(default_factory=dict)  # the latest of each kind
 

@@ -71,7 +71,7 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.plan import MOST_SIGNS, VERSION, train_rows
+from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan, train_rows
 from atdm.protocol.readings import Readings, positions, public_inputs, segments
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
@@ -121,7 +121,8 @@ class BlindPart(Part):
         readings = self.own.memory.account.repeatable(self.own.sendable(self.session.run))
         lacking = positions(readings.time, rows) < 0
         opened = yield Ask("rows", rows_layout(agents, len(rows)), {"missing": pack_flags(lacking, agents)})
-        readings = self._settle(rows, readings, unpack_counts(opened["missing"], agents, len(rows)))
+        missing = self._once(unpack_counts, opened["missing"], agents, len(rows))
+        readings = self._settle(rows, readings, missing)
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
@@ -132,7 +133,7 @@ class BlindPart(Part):
         self.parts = np.array([agents**-0.5])
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
-        scale, earlier = first_scale(span, agents), np.inf
+        scale, earlier = self._once(first_scale, span, agents), np.inf
         most = plan.totals_for(self.session.run.owners)
         while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
             found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
@@ -168,7 +169,7 @@ class BlindPart(Part):
         self.weight = float(self.parts @ sealed.weights)
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
-        words = {"words": released_words(sealed, plan, self.kept, inputs.load, estimate.state)}
+        words = {"words": self._once(released_words, sealed, plan, self.kept, inputs.load, estimate.state)}
         yield Ask("release", RELEASE, words, "release")
 
     # Before the first reading leaves
@@ -177,18 +178,15 @@ class BlindPart(Part):
         """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
-        self.kept = rows[missing == 0] if missing.any() else rows
+        self.kept, whole = self._once(rows_kept, rows, missing, self.plan)
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        order, train = self.plan.order, train_rows(len(self.kept), self.plan.train)
-        lagged = lagged_rows(segments(self.kept, self.plan.step_seconds), order, 0, train)
-        whole = len(lagged) + order  # as many rows without a gap have so many with their lags
         if (reason := too_short(self.own.rules, self.plan, whole)) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
-        self._plan_hash = self.plan.hash()
+        self._plan_hash = self._once(self.plan.hash)
         company = company_hash(run.company)
         self.question = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
         return sent
@@ -270,7 +268,7 @@ class BlindPart(Part):
         self.step += 1
         self._note(self.asked.phase, opened)
         if self.question:
-            self.question = digest("question", self.question, self.asked.phase, words)
+            self.question = self._hashed("answered", self.asked.phase, words)
         return self._go_on(opened)
 
     def _go_on(self, opened: Opened) -> list[Message]:
@@ -309,7 +307,8 @@ class BlindPart(Part):
 
     def _release(self, released: FloatArray) -> list[Message]:
         """Consent: this agent's part of the sum that opens the leader's box, and its word for what is in it."""
-        run, hashed = self.session.run.id, vouched(self.session.run.id, self._veil.context, released)
+        run = self.session.run.id
+        hashed = self._once(vouched, run, self._veil.context, released)
         signature, box, key = self.own.identity.sign("vouch", VERSION, hashed), b"", {}
         if self.session.leads:
             secret = derive(self.session.seed, "release key")
@@ -319,7 +318,7 @@ class BlindPart(Part):
         return [*self._first, message]
 
     def _book(self, phase: str, kind: Kind) -> None:
-        account, question = self.own.memory.account, digest("question", self.question, phase)
+        account, question = self.own.memory.account, self._hashed("asked", phase)
         most = self.own.rules.totals_for(self.session.run.owners)
         if (reason := account.refuses_question(self.days, question, kind, most)) is not None:
             raise RunAborted(reason)
@@ -355,9 +354,21 @@ class BlindPart(Part):
         if self._consented is not None:
             self.own.memory.consent(self._consented)
 
+    def _hashed(self, what: str, phase: str, *words: bytes) -> bytes:
+        """Everything that was asked and opened before, and this: the same for all agents of a host that were shown it."""
+        whole = b"".join((self.question, phase.encode(), *words))
+        return self.own.host.once(whole, what, lambda: digest("question", self.question, phase, *words))
+
     def _once(self, compute: Callable[..., T], *opened: Any) -> T:
         """What follows from opened values alone is worked out once on a host of several agents."""
         return self.own.host.once(self._veil.context, compute.__qualname__, lambda: compute(*opened))
+
+
+def rows_kept(rows: IntArray, missing: FloatArray, plan: Plan) -> tuple[IntArray, int]:
+    """The rows that everybody has, and as many training rows without a gap as have as many with their lags."""
+    kept = rows[missing == 0] if missing.any() else rows
+    lagged = lagged_rows(segments(kept, plan.step_seconds), plan.order, 0, train_rows(len(kept), plan.train))
+    return kept, len(lagged) + plan.order
 
 
 def add(span: Span, opened: Opened, ridge: float) -> Span | None:

@@ -36,7 +36,9 @@ class Veil:
     def wrap(self, phase: str, layout: Layout, values: dict[str, FloatArray], *, veiled: bool = True) -> bytes:
         """This agent's words of the next sum, as they leave; the release alone has no veil."""
         self.phase, self.layout, self.veiled = phase, layout, veiled
-        nonce, words = sum_nonce(self.context, phase, layout), layout.encode(values)
+        shape = self.context + layout.hash + phase.encode()
+        nonce = self._host.once(shape, "nonce", lambda: sum_nonce(self.context, phase, layout))
+        words = layout.encode(values)
         if veiled:
             words = self._authenticated(words, nonce)
         self._session.mask(words, nonce)
@@ -57,21 +59,28 @@ class Veil:
 
     def unwrap(self, data: bytes) -> tuple[dict[str, FloatArray], bytes]:
         """The fields of the total, and its words without veil, which later questions depend on."""
+        shown = self.context + self._group + data
+        fields, words, self.context = self._host.once(shown, "opened", lambda: self._opened(data))
+        return dict(fields), words
+
+    def _opened(self, data: bytes) -> tuple[dict[str, FloatArray], bytes, bytes]:
         total = ring.from_bytes(data, self.layout.words + CHECK_WORDS)
         total -= self._veil
         words, checks = total[:-CHECK_WORDS], total[-CHECK_WORDS:]
         ring.verify_words(words, checks, self._keys, BLIND_BUDGET)
         fields = self.layout.decode(words, self._session.run.agents)
-        self.context = next_context(self.context, data)
-        return fields, words.tobytes()
+        for numbers in fields.values():
+            numbers.flags.writeable = False  # others of this host have them too
+        return fields, words.tobytes(), next_context(self.context, data)
 
     def size(self) -> int:
         """Bytes of the total that comes next."""
         return ring.WORD_BYTES * (self.layout.words + CHECK_WORDS) if self.veiled else 0
 
     def forget(self) -> None:
-        """The group's keystream is the host's: it ends with the run."""
+        """The group's keystream, and what was opened with it, are the host's: they end with the run."""
         self._host.forget("group stream")
+        self._host.forget("opened")
 
 
 def next_context(context: bytes, total: bytes) -> bytes:
