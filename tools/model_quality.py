@@ -14,12 +14,16 @@ import pandas as pd
 
 import atdm
 from atdm.kernel.blas import one_blas_thread
-from atdm.model.bands import held
+from atdm.model.bands import LEVELS, Kind, half_widths, held
 from atdm.model.diagnostics import impulse_filter, roots, steady_gains, step_response
+from atdm.types import FloatArray
 from atdm.use.forecast import with_observed
+from atdm.use.planned import load_model
 
 DAY = pd.Timedelta(days=1)
 WEEK = pd.Timedelta(days=7)
+HOURS = (1, 6, 12, 24)
+Shares = dict[tuple[Kind, str], FloatArray]
 
 
 def read(folder: str) -> atdm.Cluster:
@@ -47,6 +51,14 @@ def chosen(name: str, fit: atdm.Fit) -> float:
     return new[-1].rmse / old[-1].rmse
 
 
+def updated_daily(model: atdm.Model, rows: pd.DataFrame, weather: pd.DataFrame) -> atdm.Model:
+    for stop in pd.date_range(rows.index[0] + DAY, rows.index[-1] + DAY, freq=DAY):
+        new = rows[(rows.index > model.until) & (rows.index < stop)]
+        if len(new):
+            model = atdm.update(model, new, weather, half_life=None).model
+    return model
+
+
 def bands(name: str, cluster: atdm.Cluster, weights: str, updated: bool) -> list[float]:
     """Trained on half of the rows, observed for a week; then bands of 24 h at every origin of the rest."""
     fit = atdm.fit(cluster, "plain", weights=weights, train=0.5)
@@ -55,30 +67,85 @@ def bands(name: str, cluster: atdm.Cluster, weights: str, updated: bool) -> list
     start = fit.state.index[train] + WEEK
     model = replace(fit.chosen, released=fit.chosen.released.between(None, fit.state.index[train]))
     model = replace(model, record=model.record.before(fit.state.index[train]))
+    later_rows = rows.iloc[train:]
     if updated:
-        for stop in pd.date_range(rows.index[train] + DAY, rows.index[-1] + DAY, freq=DAY):
-            new = rows[(rows.index > model.until) & (rows.index < stop)]
-            if len(new):
-                model = atdm.update(model, new, cluster.weather, half_life=None).model
-        record = model.record
+        record = updated_daily(model, later_rows, cluster.weather).record
     else:
-        record = with_observed(model, rows.iloc[train:], cluster.weather)
+        record = with_observed(model, later_rows, cluster.weather)
     answer = []
     for level in (0.80, 0.95):
         drawn = held(record, level).at_origins[:, -1]
-        error = np.abs(record.errors[:, -1])
+        error = np.abs(record.errors["planned"][:, -1])
         later = np.asarray(record.time >= start) & np.isfinite(error)
         answer += [float((error <= drawn)[later].mean()), float(2 * drawn[later].mean())]
     return answer
 
 
-def bands_without_a_plan(name: str, cluster: atdm.Cluster) -> None:
-    """Trained on half of the rows; bands of 24 h at every origin of the rest, where the load is forecast too."""
-    fit = atdm.fit(cluster, "plain", weights="equal", train=0.5)
+def bands_without_a_plan(cluster: atdm.Cluster, train: float, after: atdm.Cluster, updated: bool) -> Shares:
+    """Bands at every origin of the rows of `after` that follow the training rows of `cluster`, where the load is
+    forecast too: (kind, level) → by HOURS the share held without learning, the share held, and the mean width."""
+    fit = atdm.fit(cluster, "plain", weights="equal", train=train)
     start = fit.state.index[fit.inputs.train]
-    found = atdm.forecast(fit, None, cluster.weather, truth=fit.series(), start=str(start))
-    day = [c for c in found.coverage if c.hours == 24]
-    print(f"| {name}, equal | " + " | ".join(f"{c.share:.0%}, {c.width:.2f} K" for c in day) + " |")
+    rows = pd.DataFrame({"aggregate_temp_c": after.temperature.mean(axis=1), "load_kw": after.load.sum(axis=1)})
+    rows = rows.loc[start:]
+    model = fit.chosen
+    model = replace(model, released=model.released.between(None, start), record=model.record.before(start))
+    if updated:
+        record = updated_daily(model, rows, cluster.weather).record
+    else:
+        record = with_observed(model, rows, cluster.weather, load_model(model))
+    at = [round(hours / model.calendar.step_hours) - 1 for hours in HOURS]
+    answer = {}
+    for kind in ("unplanned", "load"):
+        size = np.abs(record.errors[kind])[:, at]
+        known = np.isfinite(size)
+        for name, level in LEVELS.items():
+            drawn = held(record, level, kind).at_origins[:, at]
+            fixed = held(record.before(start), level, kind).now[at]
+            inside = [((size <= half) & known).sum(axis=0) / known.sum(axis=0) for half in (fixed, drawn)]
+            answer[kind, name] = np.stack([*inside, 2 * np.nanmean(np.where(known, drawn, np.nan), axis=0)])
+    return answer
+
+
+def two_days_without_a_plan(name: str, cluster: atdm.Cluster) -> None:
+    """The temperature 48 h ahead, beyond what errors are kept of; trained on half, observed to each origin."""
+    fit = atdm.fit(cluster, "plain", weights="equal", train=0.5)
+    model, start = fit.chosen, fit.state.index[fit.inputs.train]
+    record, inputs = model.record, model.released.inputs(model.calendar)
+    origins = np.flatnonzero(model.released.time.isin(record.time))
+    far = 2 * record.steps
+    error = np.abs(load_model(model).errors(model.coefficients, inputs, model.released.state, origins, far)[1][:, -1])
+    cells = []
+    for level in LEVELS.values():
+        drawn = held(record, level, "unplanned").at_origins
+        half = np.array([half_widths(model.coefficients, row, far)[-1] for row in drawn])
+        known = np.isfinite(error) & np.asarray(record.time >= start)
+        cells.append(f"{(error <= half)[known].mean():.0%}, {2 * half[known].mean():.2f}")
+    print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def all_without_a_plan(folders: list[str], clusters: dict[str, atdm.Cluster]) -> None:
+    cases = {name: (cluster, 0.5, cluster) for name, cluster in clusters.items()}
+    for folder, (name, cluster) in zip(folders, clusters.items(), strict=True):
+        for run in ("events", "off"):
+            if name.endswith("passive") and (Path(folder).resolve().parent / run).exists():
+                cases[f"{name}, then {run}"] = (cluster, 0.75, read(str(Path(folder).resolve().parent / run)))
+    for updated in (False, True):
+        found = {name: bands_without_a_plan(*case, updated) for name, case in cases.items()}
+        for kind, words in (("unplanned", "temperature [K]"), ("load", "load [kW]")):
+            for level, share in LEVELS.items():
+                print(f"\n{level} % bands without a load plan, {'updated daily' if updated else 'as it was'}: {words} "
+                      f"after {HOURS} h: held without learning, held, mean width")  # fmt: skip
+                for name, by in found.items():
+                    fixed, learned, width = by[kind, level]
+                    cells = zip(fixed, learned, width, strict=True)
+                    print(f"| {name} | " + " | ".join(f"{a:.0%}, {b:.0%}, {w:.2f}" for a, b, w in cells) + " |")
+                for which, names in (("nobody intervened", clusters), ("all", cases)):
+                    off = 100 * np.mean([np.abs(found[name][kind, level][:2] - share) for name in names], axis=0)
+                    print(f"mean miss, {which}: " + " | ".join(f"{a:.1f}, {b:.1f}" for a, b in off.T) + " points")
+    print("\nbands without a load plan after 48 h, as it was: held and width at 80 %, at 95 %")
+    for name, cluster in clusters.items():
+        two_days_without_a_plan(name, cluster)
 
 
 def updating(name: str, cluster: atdm.Cluster, weights: str) -> None:
@@ -126,9 +193,7 @@ def main(folders: list[str]) -> None:
                 misses.append([abs(found[0] - 0.80), abs(found[2] - 0.95)])
                 print(f"| {name}, {weights} | {found[0]:.0%} | {found[1]:.2f} K | {found[2]:.0%} | {found[3]:.2f} K |")
         print("mean miss {:.1f} and {:.1f} points".format(*(100 * np.mean(misses, axis=0))))
-    print("\nbands after 24 h where the load is forecast too: held and width at 80 %, at 95 %")
-    for name, cluster in clusters.items():
-        bands_without_a_plan(name, cluster)
+    all_without_a_plan(folders, clusters)
     print("\nchange of temperature when heating is moved, predicted over true: as estimated, chosen")
     for folder in folders:
         moved(Path(folder).resolve(), read(folder))

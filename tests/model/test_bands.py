@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import atdm
-from atdm.model.bands import KEPT, PARTS, Record, half_widths, held, record_of
+from atdm.model.bands import KEPT, KINDS, PARTS, Record, half_widths, held, record_of
 from atdm.model.current import left_out_errors, recipe_of
 
 HOUR = pd.Timedelta("1h")
@@ -17,7 +17,7 @@ HOUR = pd.Timedelta("1h")
 def record(errors: np.ndarray, expected: np.ndarray, first: str = "2024-01-01") -> Record:
     """Of hourly forecasts: errors origins × steps, expected ones from leave-block-out."""
     time = pd.date_range(first, periods=len(errors), freq="1h", tz="UTC").as_unit("ns")
-    return replace(record_of(expected, HOUR), time=time, errors=errors)
+    return replace(record_of({"planned": expected}, HOUR), time=time, errors={"planned": errors})
 
 
 def test_bands_hold_their_share_where_errors_stay_what_they_were():
@@ -25,7 +25,7 @@ def test_bands_hold_their_share_where_errors_stay_what_they_were():
     found = record(random.normal(0, 1, (600, 3)), random.normal(0, 1, (500, 3)))
     for level in (0.8, 0.95):
         drawn = held(found, level)
-        assert (np.abs(found.errors) <= drawn.at_origins).mean() == pytest.approx(level, abs=0.03)
+        assert (np.abs(found.errors["planned"]) <= drawn.at_origins).mean() == pytest.approx(level, abs=0.03)
         assert drawn.now == pytest.approx(np.full(3, {0.8: 1.28, 0.95: 1.96}[level]), rel=0.25)
 
 
@@ -37,6 +37,23 @@ def test_bands_widen_where_forecasts_turn_out_worse_and_hold_again():
     inside = (np.abs(worse) <= drawn.at_origins)[:, 0]
     assert inside[:24].mean() < 0.6
     assert inside[24 * 4 :].mean() == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_day_and_a_half_of_large_errors_leaves_wide_bands_for_about_two_days():
+    """As when heating is moved and nobody tells: outside at first, then wide, then as before. Errors last for 12 h."""
+    random = np.random.default_rng(6)
+    inside, width = [], []
+    for _ in range(10):
+        errors = np.repeat(random.normal(0, 1, (40, 1)), 12, axis=0) * np.ones((1, 24))
+        errors[8 * 24 : 9 * 24 + 12] *= 6
+        drawn = held(record(errors, random.normal(0, 1, (500, 24))), 0.8).at_origins[:, -1]
+        inside.append((np.abs(errors[:, -1]) <= drawn).reshape(20, 24).mean(axis=1))
+        width.append(drawn.reshape(20, 24).mean(axis=1))
+    share, usual = np.mean(inside, axis=0), np.mean(width, axis=0)
+    before, after = usual[:8].mean(), usual[12:]
+    assert share[8] < 0.4 and usual[9:11].min() > 2 * before
+    assert after.max() < 2 * before and after.mean() < 1.5 * before
+    assert share[12:].mean() == pytest.approx(0.8, abs=0.07)
 
 
 def test_a_band_uses_nothing_that_was_not_known_at_its_origin():
@@ -53,20 +70,51 @@ def test_a_band_uses_nothing_that_was_not_known_at_its_origin():
         assert not np.array_equal(a[known_from:, step], b[known_from:, step])
 
 
+def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][min(np.searchsorted(total, share * total[-1]), len(values) - 1)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_band_is_the_quantile_of_all_errors_that_are_known(seed):
+    """Nothing adapts where no share is left to move by: then a band is a plain quantile, quantiles weighed as rows."""
+    random = np.random.default_rng(seed)
+    found = record(np.round(random.normal(0, 1.5, (60, 1)), 1), np.round(random.normal(0, 1, (40, 1)), 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atdm.model.bands.RATE", 0.0)
+        drawn = held(found, 0.8)
+    expected, errors = found.expected["planned"][:, 0], np.abs(found.errors["planned"][:, 0])
+    for origin in (0, 1, 30, 60):
+        values = np.concatenate([expected, errors[:origin]])
+        weights = np.concatenate([np.full(PARTS + 1, 40 / (PARTS + 1)), np.ones(origin)])
+        width = drawn.now[0] if origin == 60 else drawn.at_origins[origin, 0]
+        assert width == weighted_quantile(values, weights, 0.8)
+
+
+def test_kinds_of_errors_are_kept_apart_and_what_nobody_gave_stays_unknown():
+    found = record_of({"planned": np.ones((20, 2)), "unplanned": 2 * np.ones((20, 2))}, HOUR)
+    time = pd.date_range("2024-01-01", periods=30, freq="1h", tz="UTC").as_unit("ns")
+    later = found.with_errors(time, {"planned": np.full((30, 2), 9.0)})
+    assert (held(later, 0.8).now == 9).all() and (held(later, 0.8, "unplanned").now == 2).all()
+    assert np.isnan(later.errors["unplanned"]).all()
+
+
 def test_before_forgets_forecasts_whose_truth_came_later():
     found = record(np.ones((10, 3)), np.ones((20, 3)))
     cut = found.before(found.time[6])
     assert len(cut.time) == 6
-    assert np.isnan(cut.errors[5, 1:]).all() and cut.errors[5, 0] == 1.0
-    assert np.isfinite(cut.errors[3]).all()
+    errors = cut.errors["planned"]
+    assert np.isnan(errors[5, 1:]).all() and errors[5, 0] == 1.0
+    assert np.isfinite(errors[3]).all()
 
 
 def test_old_errors_are_forgotten_and_none_is_counted_twice():
     found = record(np.ones((48, 2)), np.ones((20, 2)))
-    again = found.with_errors(found.time[-3:], np.zeros((3, 2)))
-    assert len(again.time) == 48 and (again.errors == 1).all()
+    again = found.with_errors(found.time[-3:], {"planned": np.zeros((3, 2))})
+    assert len(again.time) == 48 and (again.errors["planned"] == 1).all()
     later = pd.date_range(found.time[-1] + KEPT, periods=3, freq="1h")
-    assert len(found.with_errors(pd.DatetimeIndex(later), np.zeros((3, 2))).time) == 3
+    assert len(found.with_errors(pd.DatetimeIndex(later), {"planned": np.zeros((3, 2))}).time) == 3
 
 
 @pytest.mark.parametrize(
@@ -77,16 +125,17 @@ def test_one_origin_an_hour_is_kept_whatever_minute_rows_are_stamped_with(step, 
     length = pd.Timedelta(step)
     time = pd.date_range(f"2024-01-01 {first}", "2024-01-11", freq=length, tz="UTC").as_unit("ns")
     random = np.random.default_rng(4)
-    none = record_of(random.normal(0, 1, (500, 1)), length)
+    none = record_of({"planned": random.normal(0, 1, (500, 1))}, length)
     errors = random.normal(0, 1, (len(time), 1))
-    whole = none.with_errors(time, errors)
+    whole = none.with_errors(time, {"planned": errors})
     assert whole.time.equals(pd.DatetimeIndex(pd.Series(time, time.floor("1h")).groupby(level=0).first()))
     assert len(whole.time) == pytest.approx(240, abs=1)
     bit_by_bit = none
     for start in range(0, len(time), 7):
-        bit_by_bit = bit_by_bit.with_errors(time[start : start + 7], errors[start : start + 7])
-    assert bit_by_bit.time.equals(whole.time) and np.array_equal(bit_by_bit.errors, whole.errors)
-    worse = none.with_errors(time, np.where(errors > 0, errors + 3, errors - 3))
+        bit_by_bit = bit_by_bit.with_errors(time[start : start + 7], {"planned": errors[start : start + 7]})
+    assert bit_by_bit.time.equals(whole.time)
+    assert np.array_equal(bit_by_bit.errors["planned"], whole.errors["planned"])
+    worse = none.with_errors(time, {"planned": np.where(errors > 0, errors + 3, errors - 3)})
     assert held(worse, 0.8).now[0] > 1.5 * held(whole, 0.8).now[0]
 
 
@@ -103,12 +152,13 @@ def test_left_out_errors_are_those_of_models_without_the_block(sample):
     fit = atdm.fit(sample, "plain")
     model = replace(fit.chosen, made="chosen")
     inputs, state = model.released.inputs(model.calendar, fit.inputs.train).training_part(), fit.train.to_numpy(float)
-    errors = left_out_errors(recipe_of(model), model.calendar, inputs, state)
-    whole = np.isfinite(errors).all(axis=1)
-    assert errors.shape[1] == 48 and 0.6 * len(state) < whole.sum() < len(state)
-    seen = np.abs(errors[:, -1][whole])
-    assert seen.mean() > 0.05  # a model that had seen the block would do better than this by far
-    assert model.record.expected.shape == (PARTS + 1, 48)
+    found = left_out_errors(recipe_of(model), model.calendar, inputs, state, (True, True))
+    for kind, least in (("planned", 0.05), ("unplanned", 0.05), ("load", 5.0)):
+        errors = found[kind]
+        whole = np.isfinite(errors).all(axis=1)
+        assert errors.shape[1] == 48 and 0.6 * len(state) < whole.sum() < len(state)
+        assert np.abs(errors[:, -1][whole]).mean() > least  # a model that had seen the block would do better by far
+        assert model.record.expected[kind].shape == (PARTS + 1, 48)
 
 
 def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
@@ -120,7 +170,8 @@ def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
     assert back.words() == model.words()
     np.testing.assert_array_equal(back.released.time, model.released.time)
     np.testing.assert_allclose(back.released.state, model.released.state, rtol=1e-5)
-    np.testing.assert_allclose(held(back.record, 0.8).now, held(model.record, 0.8).now)
+    for kind in KINDS:
+        np.testing.assert_allclose(held(back.record, 0.8, kind).now, held(model.record, 0.8, kind).now)
     for name in ("alpha", "beta", "gamma", "theta", "occupancy"):
         np.testing.assert_array_equal(getattr(back, name), getattr(model, name))
     fit.model.save(tmp_path / "bare.json")
@@ -147,6 +198,12 @@ def test_model_file_keeps_rows_record_and_calendar(tmp_path, sample):
         lambda d: d["record"].update(forecasters=None),
         lambda d: d["record"]["forecasters"][0].update(since=None),
         lambda d: d["record"]["forecasters"][0].update(since="2018-01-01"),
+        lambda d: d["record"]["forecasters"][0]["usual"]["use"].pop(),
+        lambda d: d["record"]["forecasters"][0]["usual"]["solar"].pop(),
+        lambda d: d["record"]["forecasters"][0]["usual"].update(low=1e9),
+        lambda d: d["record"]["forecasters"][0]["usual"].update(load=None),
+        lambda d: d["record"].pop("errors_load_kw"),
+        lambda d: d["record"]["expected_unplanned_k"].pop(),
     ],
 )
 def test_model_file_whose_parts_do_not_belong_together_is_refused(tmp_path, sample_model, spoil):

@@ -50,9 +50,10 @@ class KeptModel:
         self._drift: tuple[float, list[str]] = (-math.inf, [])
         saved = record.model()
         if saved is not None:
-            self.row, self.model = saved[0], Model.from_json(saved[1], str(record.path))
+            self.row, self.model = saved[0], current.with_all_kinds(Model.from_json(saved[1], str(record.path)))
         elif first is not None:
-            self.take(first, record.begun, "given at the start", check_first(first, rules), chosen=True)
+            homes = check_first(first, rules)
+            self.take(current.with_all_kinds(first), record.begun, "given at the start", homes, chosen=True)
 
     @property
     def homes(self) -> int:
@@ -166,9 +167,9 @@ class KeptModel:
         return None
 
     def expected_error(self) -> float | None:
-        """24 h ahead, when the model was chosen. [K]"""
+        """24 h ahead and without a load plan, as the desk forecasts, when the model was chosen. [K]"""
         record = None if self.model is None else self.model.record
-        return None if record is None else float(np.sqrt((record.expected[:, -1] ** 2).mean()))
+        return None if record is None else float(np.sqrt((record.expected["unplanned"][:, -1] ** 2).mean()))
 
     def watch_drift(self, now: float) -> None:
         """Which coefficients have left their band over the rows of the model; worked out once a week."""

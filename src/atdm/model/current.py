@@ -18,11 +18,12 @@ import pandas as pd
 from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import Inputs, lagged_rows
 from atdm.kernel.thermal import Coefficients
-from atdm.model.bands import BLOCKS, Forecaster, Record, record_of
+from atdm.model.bands import BLOCKS, KINDS, Forecaster, Kind, Record, forecast_errors, record_of
 from atdm.model.calendar import Calendar
 from atdm.model.choosing import Candidate, Choice, choose
 from atdm.model.fitted import Model, Origin, Version
 from atdm.model.horizons import horizon_steps, origins_in, rolling_errors, root_mean_square
+from atdm.model.load import Lags, estimate_load
 from atdm.model.physical import estimate_physical
 from atdm.model.refinement import refine
 from atdm.model.released import Released
@@ -94,16 +95,30 @@ def chosen_model(choice: Choice, released: Released, train: int, origin: Origin 
         coefficients=choice.coefficients, calendar=choice.calendar, made="refined" if recipe.refined else "chosen",
         released=released, trained=train, origin=origin,
     )  # fmt: skip
-    expected = left_out_errors(recipe, choice.calendar, inputs.training_part(), state[:train])
-    if not np.isfinite(expected[:, -1]).any():
+    usual = estimate_load(choice.coefficients, inputs, state, choice.calendar)
+    expected = left_out_errors(recipe, choice.calendar, inputs.training_part(), state[:train], usual.lags)
+    if not np.isfinite(expected["planned"][:, -1]).any():
         return model  # too short to forecast a day of it
     record = record_of(expected, model.step)
     origins = origins_in(inputs, train, len(released), recipe.order)
     if not len(origins):
         return replace(model, record=record)
-    errors = rolling_errors(choice.coefficients, inputs, state, origins, record.steps)
-    maker = (Forecaster(since=released.time[origins[0]], coefficients=choice.coefficients, calendar=choice.calendar),)
-    return replace(model, record=record.with_errors(released.time[origins], errors, maker))
+    errors = forecast_errors(choice.coefficients, usual, inputs, state, origins, record.steps)
+    maker = Forecaster(
+        since=released.time[origins[0]], coefficients=choice.coefficients, calendar=choice.calendar, usual=usual
+    )  # fmt: skip
+    return replace(model, record=record.with_errors(released.time[origins], errors, (maker,)))
+
+
+def with_all_kinds(model: Model) -> Model:
+    """The model; of a file from before errors without a load plan were kept, with what these are expected to be."""
+    if model.record is None or model.released is None or "unplanned" in model.record.expected:
+        return model
+    inputs = model.released.inputs(model.calendar, model.trained)
+    usual = estimate_load(model.coefficients, inputs, model.released.state, model.calendar)
+    known = model.released.state[: model.trained]
+    expected = left_out_errors(recipe_of(model), model.calendar, inputs.training_part(), known, usual.lags)
+    return replace(model, record=model.record.with_kinds_of(record_of(expected, model.step)))
 
 
 def recipe_of(model: Model) -> Candidate:
@@ -115,20 +130,23 @@ def recipe_of(model: Model) -> Candidate:
     )  # fmt: skip
 
 
-def left_out_errors(recipe: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray) -> FloatArray:
-    """Errors of forecasts of each of BLOCKS parts by a model of the others, origins × steps of 24 h; NaN where a run
-    leaves its part. [K]"""
+def left_out_errors(
+    recipe: Candidate, calendar: Calendar, inputs: Inputs, state: FloatArray, lags: Lags
+) -> dict[Kind, FloatArray]:
+    """Errors of forecasts of each of BLOCKS parts by models of the others, origins × steps of 24 h each; NaN where a
+    run leaves its part. lags: of the model of the load."""
     steps = max(1, round(24 / calendar.step_hours))
     cuts = np.linspace(0, len(inputs), BLOCKS + 1).astype(int).tolist()
     answer = []
     for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
         others, theirs = _without(inputs, state, start, stop)
         found = _estimate(recipe, calendar, others, theirs, None)
+        usual = estimate_load(found, others, theirs, calendar, lags)
         origins = origins_in(inputs, start + recipe.order, stop, recipe.order)
-        errors = rolling_errors(found, inputs, state, origins, steps)
-        errors[np.add.outer(origins, np.arange(steps)) >= stop] = np.nan
-        answer.append(errors)
-    return np.vstack(answer)
+        leaves = np.add.outer(origins, np.arange(steps)) >= stop
+        errors = forecast_errors(found, usual, inputs, state, origins, steps)
+        answer.append({kind: np.where(leaves, np.nan, own) for kind, own in errors.items()})
+    return {kind: np.vstack([part[kind] for part in answer]) for kind in answer[0]}
 
 
 def update(
@@ -145,9 +163,11 @@ def update(
     observed: rows after the model's own; others are left aside. half_life: in which a row's weight falls to half, None
     for rows that count alike; window: older rows are dropped. choose_again: order and day types too.
     """
+    model = with_all_kinds(model)
     if model.released is None or model.record is None or model.until is None:
         raise UsageError("the model file holds no rows to go on from: write it with atdm fit -o, from at least a week")
     began = perf_counter()
+    record = model.record
     rows = model.released.followed_by(observed)
     first = int(rows.time.searchsorted(model.until, side="right"))
     if first == len(rows):
@@ -155,10 +175,10 @@ def update(
     recipe, calendar = recipe_of(model), model.calendar
     inputs = rows.inputs(calendar, first)
     origins = origins_in(inputs, first, len(rows))
-    steps = model.record.steps
+    steps = record.steps
     old = rolling_errors(model.coefficients, inputs, rows.state, origins, steps)
     new, made = _day_by_day(recipe, calendar, inputs, rows, origins, steps, half_life, window)
-    judged = np.flatnonzero(np.isfinite(new).any(axis=1))  # a day without a model has no forecasts to keep
+    judged = np.flatnonzero(np.isfinite(new["planned"]).any(axis=1))  # a day without a model has no forecasts to keep
     kept = rows.between(rows.time[-1] - window + model.step, None)
     if choose_again:
         choice = choose(kept.inputs(calendar), kept.state, kept.time, calendar, holidays=holidays)
@@ -168,17 +188,19 @@ def update(
     before = Version(until=model.until, words=model.words(), coefficients=model.as_dict(), rmse=errors)
     current = replace(
         model, coefficients=found, calendar=calendar, made="refined" if recipe.refined else "chosen", released=kept,
-        trained=len(kept), record=model.record.filled(rows).with_errors(rows.time[origins][judged], new[judged], made),
-        versions=(*model.versions, before),
+        trained=len(kept), versions=(*model.versions, before),
+        record=record.filled(rows).with_errors(
+            rows.time[origins][judged], {kind: own[judged] for kind, own in new.items()}, made
+        ),
     )  # fmt: skip
     return Update(
         model=current,
         rows=len(rows) - first,
         seconds=perf_counter() - began,
-        expected_rmse=float(np.sqrt((model.record.expected[:, -1] ** 2).mean())),
+        expected_rmse=float(np.sqrt((record.expected["planned"][:, -1] ** 2).mean())),
         old_rmse=errors,
-        new_rmse=_by_horizon(new, calendar.step_hours),
-        drifted=_drifted(model.record, old, origins, steps),
+        new_rmse=_by_horizon(new["planned"], calendar.step_hours),
+        drifted=_drifted(record, old, origins, steps),
     )
 
 
@@ -194,11 +216,11 @@ def _estimate(
 def _day_by_day(
     recipe: Candidate, calendar: Calendar, inputs: Inputs, rows: Released, origins: IntArray, steps: int,
     half_life: pd.Timedelta | None, window: pd.Timedelta,
-) -> tuple[FloatArray, tuple[Forecaster, ...]]:  # fmt: skip
+) -> tuple[dict[Kind, FloatArray], tuple[Forecaster, ...]]:  # fmt: skip
     """Errors of forecasts from `origins`, each by a model of the rows before the day it starts on (Rule 1), NaN where
     these are too few for one; and these models."""
     made = []
-    errors = np.full((len(origins), steps), np.nan)
+    errors: dict[Kind, FloatArray] = {kind: np.full((len(origins), steps), np.nan) for kind in KINDS}
     day = (rows.time[origins] - rows.time[inputs.train]) // pd.Timedelta("24h")
     for number in np.unique(np.asarray(day)):
         own = np.flatnonzero(np.asarray(day) == number)
@@ -210,8 +232,10 @@ def _day_by_day(
             found = _estimate(recipe, calendar, part, rows.state[start:stop], weights)
         except AtdmError:
             continue  # after a gap as long as the window there is no model of the rows before
-        errors[own] = rolling_errors(found, inputs, rows.state, origins[own], steps)
-        made.append(Forecaster(since=rows.time[stop], coefficients=found, calendar=calendar))
+        usual = estimate_load(found, part, rows.state[start:stop], calendar)
+        for kind, values in forecast_errors(found, usual, inputs, rows.state, origins[own], steps).items():
+            errors[kind][own] = values
+        made.append(Forecaster(since=rows.time[stop], coefficients=found, calendar=calendar, usual=usual))
     return errors, tuple(made)
 
 
@@ -235,7 +259,7 @@ def _drifted(record: Record, errors: FloatArray, origins: IntArray, steps: int) 
     squares = np.array([float((day**2).mean()) for day in days if len(day)])
     if len(squares) < LEAST_DAYS:
         return None
-    expected = float((record.expected[:, -1] ** 2).mean())
+    expected = float((record.expected["planned"][:, -1] ** 2).mean())
     return bool(squares.mean() - ERRORS * squares.std(ddof=1) / np.sqrt(len(squares)) > expected)
 
 

@@ -8,11 +8,11 @@ Like Eq. (2) it is estimated on released series, so it costs no privacy.
 Rule 1: the lags of load or of temperature are left out where forecasts of 24 h on training rows do better without.
 Rule 2: a forecast stays near the loads seen in training, half their range beyond it at most, and on their side of zero:
         heaters have an end, and none of them cools.
-Rule 3: bands are the errors of forecasts of training rows by an Eq. (6) that had not seen them, by horizon. The Eq. (2)
-        beside it had, and no later error is learned from, so that they tend to be narrow: whoever draws them says so.
+
+Bands of the load, and of the temperature that goes with it, are drawn as all others are (`model.bands`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,15 @@ from atdm.model.horizons import origins_in
 from atdm.model.physical import season_of
 from atdm.types import FloatArray, IntArray
 
-LEVELS = {"80": 0.80, "95": 0.95}  # of the bands, by their name
 FOLDS = 4  # parts of the training rows, each forecast by what the others tell
 BEYOND = 0.5  # of the range of training loads that a forecast may go beyond it
-FEWEST = 20  # forecasts of a horizon, below which it has no band of its own
-DIGITS = 6  # significant digits kept
+Lags = tuple[bool, bool]  # whether those of load and of temperature are in Eq. (6)
+LAGS: list[Lags] = [(True, True), (False, True), (True, False), (False, False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadModel:
-    """Eq. (6), with what bands need."""
+    """Eq. (6)."""
 
     load: FloatArray  # η, M values                                                                    [-]
     temperature: FloatArray  # μ, M values                                                             [kW/K]
@@ -42,12 +41,34 @@ class LoadModel:
     use: FloatArray  # P values, one for each phase of the calendar                                    [kW]
     low: float  # least load of a forecast (Rule 2)                                                    [kW]
     high: float  # largest                                                                             [kW]
-    bands: dict[str, FloatArray]  # level → lower and upper error of a forecast by steps ahead, 2 × steps [kW]
-    state_bands: dict[str, FloatArray]  # the same of the temperature, whose load was forecast too       [K]
 
     @property
     def order(self) -> int:
         return len(self.load)
+
+    @property
+    def lags(self) -> Lags:
+        """What Rule 1 left in."""
+        return bool(self.load.any()), bool(self.temperature.any())
+
+    def of_size(self, ratio: float) -> "LoadModel":
+        """That of a cluster with `ratio` times the load."""
+        sized = {one.name: getattr(self, one.name) * ratio for one in fields(self) if one.name != "load"}
+        return replace(self, **sized)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: np.asarray(getattr(self, name)).tolist() for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "LoadModel":
+        numbers: dict[str, Any] = {name: np.asarray(saved[name], dtype=float) for name in cls.__dataclass_fields__}
+        low, high = float(numbers.pop("low")), float(numbers.pop("high"))
+        sound = all(v.ndim == 1 and np.isfinite(v).all() for v in numbers.values()) and -np.inf < low <= high < np.inf
+        order = len(numbers["load"]) if sound else 0
+        sizes = {"temperature": order, "outdoor": order + 1, "solar": order + 1}
+        if not sound or any(len(numbers[name]) != size for name, size in sizes.items()):
+            raise ValueError("a model of the load does not belong together")
+        return cls(**numbers, low=low, high=high)
 
     def exogenous(self, inputs: Inputs, rows: IntArray) -> FloatArray:
         """Everything in Eq. (6) but the lags of load and temperature. [kW]"""
@@ -84,25 +105,33 @@ class LoadModel:
             loads[:, k], states[:, k] = now, warm
         return loads, states
 
+    def errors(
+        self, c: Coefficients, inputs: Inputs, state: FloatArray, origins: IntArray, steps: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Forecast − truth of `run`, of the load [kW] and of the temperature [K], origins × steps; NaN beyond the last
+        row, a gap or a row without a known value."""
+        names = ("load", "outdoor", "solar", "phase")
+        beyond: dict[str, Any] = {name: np.pad(getattr(inputs, name), (0, steps)) for name in names}
+        padded = replace(inputs, segment=np.pad(inputs.segment, (0, steps), constant_values=-1), **beyond)
+        warmth = np.pad(state, (0, steps))
+        loads, states = self.run(c, padded, padded.load, warmth, origins, steps)
+        at = np.add.outer(origins, np.arange(steps))
+        there = padded.segment[at] == padded.segment[origins][:, None]
+        return np.where(there, loads - padded.load[at], np.nan), np.where(there, states - warmth[at], np.nan)
 
-def at_steps(band: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper error 1 … steps ahead; beyond the last that is known, that one."""
-    low, high = band
-    at = np.minimum(np.arange(steps), len(low) - 1)
-    return low[at], high[at]
 
+def estimate_load(
+    c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, lags: Lags | None = None
+) -> LoadModel:
+    """Eq. (6) of the training rows, beside the Eq. (2) of coefficients `c` on the same calendar.
 
-def estimate_load(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar) -> LoadModel:
-    """Eq. (6) of the training rows, beside the Eq. (2) of coefficients `c` on the same calendar."""
+    lags: which are in it; None: as Rule 1 finds.
+    """
     part, known = inputs.training_part(), state[: inputs.train]
-    day = max(1, round(24 / calendar.step_hours))
-    kinds = [(True, True), (False, True), (True, False), (False, False)]
-    errors = {kind: _held_out(c, part, known, calendar, kind, day) for kind in kinds}
-    best = min(kinds, key=lambda kind: float((errors[kind][0] ** 2).mean()) if len(errors[kind][0]) else 0.0)  # Rule 1
+    if lags is None:
+        lags = min(LAGS, key=lambda each: _held_out_error(c, part, known, calendar, each))  # Rule 1
     rows = lagged_rows(part.segment, c.order, 0, inputs.train)
-    found = _least_squares(part, known, calendar, c.order, rows, best)
-    of_load, of_state = (_bands(values) for values in errors[best])
-    return LoadModel(**found, **_range(part), bands=of_load, state_bands=of_state)
+    return LoadModel(**_least_squares(part, known, calendar, c.order, rows, lags), **_range(part))
 
 
 def _range(inputs: Inputs) -> dict[str, Any]:
@@ -116,60 +145,44 @@ def _range(inputs: Inputs) -> dict[str, Any]:
 
 
 def _least_squares(
-    inputs: Inputs, state: FloatArray, calendar: Calendar, order: int, rows: IntArray, kind: tuple[bool, bool]
+    inputs: Inputs, state: FloatArray, calendar: Calendar, order: int, rows: IntArray, lags: Lags
 ) -> dict[str, Any]:
-    """The numbers of Eq. (6) from the given rows; kind: whether lags of load and of temperature are in it."""
-    lags = range(1, order + 1)
+    """The numbers of Eq. (6) from the given rows."""
+    past = range(1, order + 1)
     level = float(state[rows].mean())
-    own = np.stack([inputs.load[rows - m] for m in lags], axis=1)
-    warm = np.stack([state[rows - m] - level for m in lags], axis=1)
+    own = np.stack([inputs.load[rows - m] for m in past], axis=1)
+    warm = np.stack([state[rows - m] - level for m in past], axis=1)
     weather = forcing_columns(inputs, rows, order)[:, order + 1 :]
-    kept = [values for values, wanted in ((own, kind[0]), (warm, kind[1]), (weather, True)) if wanted]
+    kept = [values for values, wanted in ((own, lags[0]), (warm, lags[1]), (weather, True)) if wanted]
     columns = np.column_stack([inputs.load[rows], *kept])
     phase = inputs.phase[rows]
     counts = np.bincount(phase, minlength=inputs.period).astype(float)
     within = columns - season_of(columns, counts, phase, calendar.season)[phase]
     numbers = np.linalg.lstsq(within[:, 1:], within[:, 0], rcond=1e-9)[0]
     use = season_of(columns[:, 0] - columns[:, 1:] @ numbers, counts, phase, calendar.season)
-    split = np.split(numbers, np.cumsum([order * kind[0], order * kind[1], order + 1]))
-    load = split[0] if kind[0] else np.zeros(order)
-    temperature = split[1] if kind[1] else np.zeros(order)
+    split = np.split(numbers, np.cumsum([order * lags[0], order * lags[1], order + 1]))
+    load = split[0] if lags[0] else np.zeros(order)
+    temperature = split[1] if lags[1] else np.zeros(order)
     return {
         "load": load, "temperature": temperature, "outdoor": split[2], "solar": split[3],
         "use": use - level * float(temperature.sum()),
     }  # fmt: skip
 
 
-def _held_out(
-    c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, kind: tuple[bool, bool], day: int
-) -> tuple[FloatArray, FloatArray]:
-    """Truth − forecast of 24 h from the rows of each part of the training rows by the other parts, runs × steps: of the
-    load [kW] and of the temperature [K]."""
-    stop = len(inputs)
+def _held_out_error(c: Coefficients, inputs: Inputs, state: FloatArray, calendar: Calendar, lags: Lags) -> float:
+    """Mean square error of the load in forecasts of 24 h from the rows of each part of the training rows by the other
+    parts; 0 where there are none. [kW²]"""
+    day, stop = max(1, round(24 / calendar.step_hours)), len(inputs)
     cuts = np.linspace(0, stop, FOLDS + 1).astype(int)
     rows = lagged_rows(inputs.segment, c.order, 0, stop)
-    found: list[tuple[FloatArray, FloatArray]] = []
+    squares = [np.empty(0)]
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         others = rows[(rows < first) | (rows >= last)]
         origins = origins_in(inputs, first, last - day + 1, c.order)
-        origins = origins[inputs.segment[origins + day - 1] == inputs.segment[origins]] if len(origins) else origins
         if not len(origins) or len(others) < calendar.period:
             continue
-        numbers = _least_squares(inputs, state, calendar, c.order, others, kind)
-        model = LoadModel(**numbers, **_range(inputs), bands={}, state_bands={})
-        loads, states = model.run(c, inputs, inputs.load, state, origins, day)
-        at = origins[:, None] + np.arange(day)
-        found.append((inputs.load[at] - loads, state[at] - states))
-    none = np.empty((0, day))
-    return (np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])) if found else (none, none)
-
-
-def _bands(errors: FloatArray) -> dict[str, FloatArray]:
-    """Quantiles of the errors by steps ahead; where there are few, of none: the band is as wide as what was seen."""
-    if len(errors) < FEWEST:
-        wide = np.array([[errors.min()], [errors.max()]]) if errors.size else np.zeros((2, 1))
-        return dict.fromkeys(LEVELS, wide)
-    ends = {
-        level: np.quantile(errors, [(1 - share) / 2, (1 + share) / 2], axis=0) for level, share in LEVELS.items()
-    }  # fmt: skip
-    return {level: np.array([[float(f"{v:.{DIGITS}g}") for v in row] for row in pair]) for level, pair in ends.items()}
+        model = LoadModel(**_least_squares(inputs, state, calendar, c.order, others, lags), **_range(inputs))
+        errors = model.errors(c, inputs, state, origins, day)[0]
+        squares.append(errors[np.isfinite(errors).all(axis=1)].ravel() ** 2)
+    both = np.concatenate(squares)
+    return float(both.mean()) if len(both) else 0.0

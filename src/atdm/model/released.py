@@ -265,9 +265,9 @@ def released_rows(observed: pd.DataFrame, weather: pd.DataFrame, step: pd.Timede
 
 
 def rounded(values: FloatArray, digits: int = DIGITS) -> FloatArray:
-    """To so many significant digits."""
+    """To so many significant digits; what is not known stays so."""
     size = np.abs(values)
     exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
     scale = 10.0 ** (digits - 1 - exponent)
-    answer: FloatArray = np.where(size > 0, np.rint(values * scale) / scale, 0.0)
+    answer: FloatArray = np.where(size > 0, np.rint(values * scale) / scale, values)
     return answer

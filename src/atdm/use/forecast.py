@@ -2,11 +2,11 @@
 
 When the truth is given, the forecast is judged from every origin in the window, beside persistence (the last value
 stays), and so are the bands, each drawn with nothing but what was known at its origin. Where the load is forecast too,
-bands are those of training rows (`use.load`, Rule 1).
+bands follow from forecasts whose load was.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,16 @@ import pandas as pd
 from atdm.data.clock import spell
 from atdm.errors import UsageError
 from atdm.kernel.design import Inputs
-from atdm.model.bands import LEVELS, Record, half_widths, held
+from atdm.model.bands import LEVELS, Kind, Record, forecast_errors, half_widths, held
+from atdm.model.current import with_all_kinds
 from atdm.model.fitted import Model
-from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in, rolling_errors
+from atdm.model.horizons import Horizon, horizon_steps, horizons, origins_in
 from atdm.model.load import LoadModel
 from atdm.model.released import released_rows
 from atdm.result import Fit
 from atdm.types import FloatArray
-from atdm.use.load import ExpectedLoad, LoadSkill, forecast_load, load_skill, state_band
+from atdm.use.load import LoadSkill, forecast_load, load_bands, load_skill
+from atdm.use.planned import load_model
 from atdm.use.series import continued, initial_values, last_rows, past_rows, span
 
 
@@ -145,24 +147,25 @@ def forecast(
         Load or weather lack a value in the window.
     """
     used = model.chosen if isinstance(model, Fit) else model
-    record, usual = used.record, None
+    usual, said = None, list[str]()
     known_truth = truth
     if isinstance(truth, pd.DataFrame):
         truth = truth["aggregate_temp_c"]
     if observed is not None:
         if isinstance(load, np.ndarray) or initial is not None or start is not None:
             raise UsageError("with observed rows give the load by time, and neither initial values nor a start")
-        record = with_observed(used, observed, weather)
         if load is None:
             initial = last_rows(used.order, used.step, observed)
             start = initial.index[0].isoformat()
         else:
             load, initial, start = continued(used, observed, load)
     if load is None:
+        used = with_all_kinds(used)
+        usual = load_model(used)
         frame = span(used, weather, None, start, horizon)
         past = past_rows(used.order, known_truth if initial is None else initial, pd.DatetimeIndex(frame.index))
-        usual = forecast_load(used, frame, past)
-        load, initial = usual.load, past["aggregate_temp_c"]
+        load, said = forecast_load(used, usual, frame, past)
+        initial = past["aggregate_temp_c"]
     elif isinstance(initial, pd.DataFrame):
         initial = initial["aggregate_temp_c"]
     frame = span(used, weather, load if isinstance(load, pd.Series) else None, start, horizon)
@@ -171,18 +174,16 @@ def forecast(
     inputs = used.inputs(load, frame)
     run = used.simulate(load, frame, first).to_numpy()
     table = pd.DataFrame({"aggregate_temp_c": run, "load_kw": inputs.load / used.heat_of_one_kw(frame)}, index=time)
-    notes = (*_notes(used, table["load_kw"].to_numpy()), *(() if usual is None else usual.notes))
-    if usual is not None:
-        record = None  # whose errors were those of known loads
-        table = table.join(usual.bands)
-        for name in map(str, usual.bands.columns):  # the past rows are known
-            table[name] = table[name].fillna(table["load_kw" if name.startswith("load_") else "aggregate_temp_c"])
+    notes = (*_notes(used, table["load_kw"].to_numpy()), *said)
+    record = used.record if observed is None else with_observed(used, observed, weather, usual)
     if record is not None:
         record = record.before(time[used.order])
         for name, level in LEVELS.items():
-            half = half_widths(used.coefficients, held(record, level).now, len(run) - used.order)
+            half = half_widths(used.coefficients, held(record, level, _kind(usual)).now, len(run) - used.order)
             reach = np.concatenate([np.zeros(used.order), half])
             table[f"low_{name}"], table[f"high_{name}"] = run - reach, run + reach
+        if usual is not None:
+            table = table.assign(**load_bands(used, usual, record, frame, table["load_kw"]))
     if truth is None:
         return Forecast(model=used.words(), table=table, notes=notes)
     actual = truth.reindex(time).to_numpy(float)
@@ -190,85 +191,80 @@ def forecast(
     if not known.any():
         raise UsageError("the truth has no value in the forecast window: check its time stamps")
     error = (run - actual)[used.order :][known]
-    judged_load, judged_bands = ((), ()) if usual is None else _judged_load(used, usual, frame, known_truth)
+    skill: tuple[Horizon, ...] = ()
+    of_load: tuple[LoadSkill, ...] = ()
+    if usual is None:
+        skill = _skill(used, inputs, actual)
+    elif isinstance(known_truth, pd.DataFrame) and "load_kw" in known_truth:
+        was = known_truth["load_kw"]
+        inputs = replace(inputs, load=was.reindex(time).to_numpy(float) * used.heat_of_one_kw(frame))
+        of_load = load_skill(used, usual, inputs, actual, frame, was)
+    else:
+        record = None  # nothing to judge bands by: a forecast starts from the load before it
     return Forecast(
         model=used.words(),
         table=table.assign(truth_c=actual),
-        skill=() if usual is not None else _skill(used, inputs, actual),
+        skill=skill,
         run_rmse=float(np.sqrt((error**2).mean())),
-        coverage=judged_bands if record is None else coverage(used, record, inputs, actual, time),
-        load_skill=judged_load,
+        coverage=coverage(used, record, inputs, actual, time, usual) if record is not None else (),
+        load_skill=of_load,
         notes=notes,
     )
+
+
+def _kind(usual: LoadModel | None) -> Kind:
+    """Of errors of the temperature."""
+    return "planned" if usual is None else "unplanned"
 
 
 def _skill(model: Model, inputs: Inputs, state: FloatArray) -> tuple[Horizon, ...]:
     return horizons(model.coefficients, inputs, state, model.calendar.step_hours, 0, len(inputs))
 
 
-def _judged_load(
-    model: Model, usual: ExpectedLoad, frame: pd.DataFrame, truth: pd.Series | pd.DataFrame | None
-) -> tuple[tuple[LoadSkill, ...], tuple[Coverage, ...]]:
-    """How good the load was, and how often bands of the temperature that goes with it held."""
-    if not isinstance(truth, pd.DataFrame) or "load_kw" not in truth:
-        return (), ()
-    known = (model, usual.model, frame, truth["aggregate_temp_c"], truth["load_kw"])
-    return tuple(load_skill(*known)), tuple(load_coverage(*known))
+def with_observed(
+    model: Model, observed: pd.DataFrame, weather: pd.DataFrame, usual: LoadModel | None = None
+) -> Record | None:
+    """The model's record with its forecasts of the observed rows that it had not seen and that the weather covers.
 
-
-def with_observed(model: Model, observed: pd.DataFrame, weather: pd.DataFrame) -> Record | None:
-    """The model's record with its forecasts of the observed rows that it had not seen and that the weather covers."""
+    usual: also with those that forecast the load by it.
+    """
     if model.record is None or model.released is None:
         return model.record
     later = released_rows(observed, weather, model.step)
     rows = model.released.followed_by(later)
     inputs = rows.inputs(model.calendar)
     origins = origins_in(inputs, len(model.released), len(rows), model.order)
-    errors = rolling_errors(model.coefficients, inputs, rows.state, origins, model.record.steps)
+    errors = forecast_errors(model.coefficients, usual, inputs, rows.state, origins, model.record.steps)
     return model.record.filled(rows).with_errors(rows.time[origins], errors)
 
 
 def coverage(
-    model: Model, record: Record, inputs: Inputs, state: FloatArray, time: pd.DatetimeIndex
+    model: Model,
+    record: Record,
+    inputs: Inputs,
+    state: FloatArray,
+    time: pd.DatetimeIndex,
+    usual: LoadModel | None = None,
 ) -> tuple[Coverage, ...]:
-    """How often bands drawn at every origin of the rows held, beside their widths; record: what was known before."""
+    """How often bands of the temperature drawn at every origin of the rows held, beside their widths.
+
+    record: what was known before; usual: forecasts the load, where that is not known.
+    """
+    kind = _kind(usual)
     origins = origins_in(inputs, 0, len(inputs), model.order)
-    errors = rolling_errors(model.coefficients, inputs, state, origins, record.steps)
+    errors = forecast_errors(model.coefficients, usual, inputs, state, origins, record.steps)
     both = record.with_errors(time[origins], errors)
     new = np.flatnonzero(both.time >= time[origins[0]]) if len(origins) else np.empty(0, dtype=np.int64)
     answer = []
     for name, level in LEVELS.items():
-        drawn = held(both, level).at_origins[new]
+        drawn = held(both, level, kind).at_origins[new]
         for hours, steps in horizon_steps(model.calendar.step_hours).items():
-            error, half = np.abs(both.errors[new, steps - 1]), drawn[:, steps - 1]
+            error, half = np.abs(both.errors[kind][new, steps - 1]), drawn[:, steps - 1]
             known = np.isfinite(error)
             if known.any():
                 inside, width = float((error <= half)[known].mean()), float(2 * half[known].mean())
                 answer.append(Coverage(level=name, hours=hours, origins=int(known.sum()), share=inside, width=width))
     return tuple(answer)
-
-
-def load_coverage(
-    model: Model, usual: LoadModel, weather: pd.DataFrame, temperature: pd.Series, load: pd.Series
-) -> list[Coverage]:
-    """How often the bands of the temperature held where the load was forecast too, from every origin of `weather`."""
-    time = pd.DatetimeIndex(weather.index)
-    heat, warmth = load.reindex(time).to_numpy(float), temperature.reindex(time).to_numpy(float)
-    inputs, factor = model.inputs(np.zeros(len(time)), weather), model.heat_of_one_kw(weather)
-    answer = []
-    for level in LEVELS:
-        for hours, steps in horizon_steps(model.calendar.step_hours).items():
-            origins = origins_in(inputs, 0, len(inputs) - steps + 1, max(model.order, usual.order))
-            states = usual.run(model.coefficients, inputs, heat * factor, warmth, origins, steps)[1][:, -1]
-            error = warmth[origins + steps - 1] - states
-            error = error[np.isfinite(error)]
-            low, high = (float(end[-1]) for end in state_band(model, usual, level, steps))
-            if len(error):
-                inside = float(((error >= low) & (error <= high)).mean())
-                answer.append(
-                    Coverage(level=level, hours=hours, origins=len(error), share=inside, width=high - low)
-                )  # fmt: skip
-    return answer
 
 
 def _notes(model: Model, load: FloatArray) -> list[str]:

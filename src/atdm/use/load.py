@@ -2,9 +2,9 @@
 
 It is judged beside persistence (the last load stays) and last week (the load seven days before).
 
-Rule 1: bands are those of training rows (`model.load`, Rule 3): they do not learn, and every forecast says so.
-Rule 2: beyond 24 h those of the temperature widen as a disturbance spreads through the memory of Eq. (2). Those of the
-        load stay as they are: what thermostats ask for has an end.
+Rule 1: bands follow from how far off forecasts of the load were, as all others do (`model.bands`), and end where
+        forecasts of the load do.
+Rule 2: beyond 24 h they stay as they are: what thermostats ask for has an end.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,19 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from atdm.data.clock import duration
-from atdm.model.bands import half_widths
+from atdm.kernel.design import Inputs
+from atdm.model.bands import LEVELS, Record, held
 from atdm.model.fitted import Model
-from atdm.model.horizons import origins_in, root_mean_square
-from atdm.model.load import LEVELS, LoadModel, at_steps
+from atdm.model.horizons import horizon_steps, origins_in, root_mean_square
+from atdm.model.load import LoadModel
 from atdm.types import FloatArray
-from atdm.use.planned import expected_load, load_model, settled_load
+from atdm.use.planned import expected_load, settled_load
 
-HORIZONS = ("1h", "6h", "24h")
 WEEK = pd.Timedelta(days=7)
-STATIC = (
-    "the load is forecast too: bands are those of training rows and do not learn from how far off later forecasts were"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,68 +56,59 @@ class LoadSkill:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ExpectedLoad:
-    """What a cluster will use if nobody intervenes, and how warm that keeps it."""
+def forecast_load(
+    model: Model, usual: LoadModel, frame: pd.DataFrame, past: pd.DataFrame
+) -> tuple[pd.Series, list[str]]:
+    """The load by row of `frame`, the weather, whose first rows are the past (aggregate_temp_c, load_kw). [kW]
 
-    model: LoadModel
-    load: pd.Series  # of all rows, the past ones included                                          [kW]
-    bands: pd.DataFrame  # by time after the past: low_80 … of the temperature [°C], load_low_80 … [kW]
-    notes: tuple[str, ...]
-
-
-def forecast_load(model: Model, frame: pd.DataFrame, past: pd.DataFrame) -> ExpectedLoad:
-    """The load after the past rows (aggregate_temp_c, load_kw), which are the first of `frame`, the weather."""
-    usual = load_model(model)
+    Also a word where the load of these is not known.
+    """
     past, said = settled_load(model, usual, frame, past)
-    loads, states = expected_load(model, usual, frame, past)
-    later = pd.DatetimeIndex(frame.index[len(past) :], name="time")
-    bands: dict[str, FloatArray] = {}
-    for level in LEVELS:
-        low, high = state_band(model, usual, level, len(later))
-        bands[f"low_{level}"], bands[f"high_{level}"] = states + low, states + high
-    factor = model.heat_of_one_kw(frame)[len(past) :]
-    for level in LEVELS:
-        ends = [np.clip(loads * factor + error, usual.low, usual.high) / factor
-                for error in at_steps(usual.bands[level], len(later))]  # fmt: skip
-        bands[f"load_low_{level}"], bands[f"load_high_{level}"] = ends
-    whole = pd.Series(np.concatenate([past["load_kw"].to_numpy(), loads]), index=frame.index, name="load_kw")
-    return ExpectedLoad(model=usual, load=whole, bands=pd.DataFrame(bands, index=later), notes=(STATIC, *said))
+    loads, _ = expected_load(model, usual, frame, past)
+    return pd.Series(np.concatenate([past["load_kw"].to_numpy(), loads]), index=frame.index, name="load_kw"), said
 
 
-def state_band(model: Model, usual: LoadModel, level: str, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper error of the temperature 1 … steps ahead (Rule 2). [K]"""
-    low, high = at_steps(usual.state_bands[level], steps)
-    day = max(1, round(24 / model.calendar.step_hours))
-    middle, half = (low + high) / 2, (high - low) / 2 * half_widths(model.coefficients, np.ones(day), steps)
-    return middle - half, middle + half
+def load_bands(
+    model: Model, usual: LoadModel, record: Record, frame: pd.DataFrame, load: pd.Series
+) -> dict[str, FloatArray]:
+    """Ends of the bands of a forecast load, by name; the first M rows are known. [kW]"""
+    values, factor = load.to_numpy(float), model.heat_of_one_kw(frame)
+    later = np.arange(len(values) - model.order)
+    bands = {}
+    for name, level in LEVELS.items():
+        half = held(record, level, "load").now
+        reach = half[np.minimum(later, len(half) - 1)]  # Rule 2
+        for end, side in (("low", -1), ("high", 1)):
+            ends = np.clip(values[model.order :] * factor[model.order :] + side * reach, usual.low, usual.high)
+            bands[f"load_{end}_{name}"] = np.concatenate([values[: model.order], ends / factor[model.order :]])
+    return bands
 
 
 def load_skill(
-    model: Model, usual: LoadModel, weather: pd.DataFrame, temperature: pd.Series, load: pd.Series
-) -> list[LoadSkill]:
-    """Forecasts of the load from every origin in the window of `weather`, judged by the load as it was."""
-    time = pd.DatetimeIndex(weather.index)
-    heat, warmth = load.reindex(time).to_numpy(float), temperature.reindex(time).to_numpy(float)
-    inputs, factor = model.inputs(np.zeros(len(time)), weather), model.heat_of_one_kw(weather)
+    model: Model, usual: LoadModel, inputs: Inputs, state: FloatArray, weather: pd.DataFrame, load: pd.Series
+) -> tuple[LoadSkill, ...]:
+    """Forecasts of the load from every origin of the rows, judged by the load as it was.
+
+    inputs, state: the rows of `weather` as they were; load: also of the week before, where known.
+    """
+    time, factor = pd.DatetimeIndex(weather.index), model.heat_of_one_kw(weather)
+    heat = inputs.load / factor
+    horizons = horizon_steps(model.calendar.step_hours)
+    all_origins = origins_in(inputs, 0, len(inputs), model.order)
+    of_load, of_state = usual.errors(model.coefficients, inputs, state, all_origins, max(horizons.values(), default=1))
     answer = []
-    for text in HORIZONS:
-        steps = int(duration(text) // model.step)
-        if steps == 0:
-            continue
-        origins = origins_in(inputs, 0, len(inputs) - steps + 1, max(model.order, usual.order))
+    for hours, steps in horizons.items():
+        known = np.isfinite(of_load[:, steps - 1])
+        origins = all_origins[known]
         target = origins + steps - 1
-        runs = usual.run(model.coefficients, inputs, heat * factor, warmth, origins, steps)
-        loads, warm = runs[0][:, -1] / factor[target], runs[1][:, -1]
-        known = np.isfinite(loads) & np.isfinite(heat[target])
-        origins, target, loads, warm = origins[known], target[known], loads[known], warm[known]
         before = load.reindex(time[target] - WEEK).to_numpy(float)
+        warm = of_state[known, steps - 1]
         answer.append(LoadSkill(
-            horizon=text,
+            horizon=f"{hours}h",
             origins=len(origins),
-            rmse=root_mean_square(loads - heat[target]),
+            rmse=root_mean_square(of_load[known, steps - 1] / factor[target]),
             persistence_rmse=root_mean_square(heat[origins - 1] - heat[target]),
             week_rmse=root_mean_square(before - heat[target]) if np.isfinite(before).all() else None,
-            temperature_rmse=root_mean_square(warm - warmth[target]),
+            temperature_rmse=root_mean_square(warm[np.isfinite(warm)]),
         ))  # fmt: skip
-    return answer
+    return tuple(answer)
