@@ -355,7 +355,7 @@ class BlindPart(Part):
             self.own.memory.consent(self._consented)
 
     def _hashed(self, what: str, phase: str, *words: bytes) -> bytes:
-        """Everything that was asked and opened before, and this: the same for all agents of a host that were shown it."""
+        """Everything that was asked and opened before, and this; the same for all of a host who were shown it."""
         whole = b"".join((self.question, phase.encode(), *words))
         return self.own.host.once(whole, what, lambda: digest("question", self.question, phase, *words))
 
