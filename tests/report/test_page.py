@@ -84,6 +84,15 @@ def told(fit: atdm.Fit) -> tuple[str, str]:
     return re.sub(r"<(script|svg|style).*?</\1>", "", fit_page(fit, "title"), flags=re.S), console.export_text()
 
 
+def test_a_model_that_is_no_better_than_no_change_is_called_so(simulated: atdm.Fit) -> None:
+    *near, last = simulated.horizons["chosen"]
+    assert "no better than saying" not in "".join(told(simulated))
+    poor, fit = replace(last, rmse=last.persistence_rmse + 0.01), replace(simulated)
+    fit.worked_out.update(simulated.worked_out, horizons={**simulated.horizons, "chosen": (*near, poor)})
+    words = f"after 24 h the model is no better than saying “no change” on the test rows: it is off by {poor.rmse:.2f}"
+    assert [text.count(words) for text in told(fit)] == [1, 1]
+
+
 def with_metrics(fit: atdm.Fit, r2: float) -> atdm.Fit:
     bad = {"rmse": 99.9, "mape": 431.0, "r2": r2}
     return replace(fit, metrics={part: {"one_step": bad, "free_run": bad} for part in ("train", "test")})
