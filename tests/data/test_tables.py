@@ -76,6 +76,13 @@ def test_byte_order_mark_and_crlf_are_accepted(tmp_path, change):
     assert_same(read_cluster(*paths), expected)
 
 
+def test_swapped_tables_and_a_folder_are_called_so(tmp_path):
+    zones, weather = write(tmp_path)
+    assert "has the columns of weather: give the file of the zones here, or swap the two" in refusal((weather, zones))
+    assert "has the columns of zones: give the file of the weather here" in refusal((zones, zones))
+    assert "is a folder: give the file in it" in refusal((tmp_path, weather))
+
+
 def test_declared_delimiter_and_decimal_comma_are_followed(tmp_path):
     expected = read_cluster(*(paths := write(tmp_path)))
     for path, table in zip(paths, (zones_table(), weather_table()), strict=True):

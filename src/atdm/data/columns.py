@@ -130,7 +130,7 @@ def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool
 def _from_wall_clock(index: pd.DatetimeIndex, where: str, timezone: str | None) -> pd.DatetimeIndex:
     if timezone is None:
         raise DataError(
-            f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone they are in"
+            f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone (timezone)"
         )
     zone = clock.zone(timezone)
     local = index.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
