@@ -92,7 +92,7 @@ def test_rows_with_equal_weights_are_told_as_such() -> None:
     assert [row["total"] for row in found["rounds"]] == [True]
     fitted = sections(fed(*RUN, learned, RESULT))
     assert fitted["ledger"][1]["means"] == "the aggregate temperature"
-    assert ("ridge λ", "100") in fitted["result"]["facts"]
+    assert ("ridge λ", "100 K²") in fitted["result"]["facts"]
 
 
 def test_what_portions_of_a_window_showed_adds_up() -> None:

@@ -259,7 +259,18 @@ def test_compare_shows_each_protocol_with_its_cost_and_what_was_learned() -> Non
     html = compare_page([row, {"protocol": "blind", "refused": "too few <agents>"}], "Compare")
     found = outline(html)
     assert not found.open and all(b - a <= 1 for a, b in pairwise(found.levels))
-    for text in ("0.8701", "6e−14", "3,647", "400", "–", "blind: too few &lt;agents&gt;", '"grave">weights 64'):
+    for text in (
+        "0.8701",
+        "6e−14",
+        "3,647",
+        "400",
+        "–",
+        "blind: too few &lt;agents&gt;",
+        '"grave">weights 64',
+        "<small>every agent&#x27;s weight</small>",
+        "load of the whole cluster",
+        "ridge λ [K²]",
+    ):
         assert text in html
 
 

@@ -114,7 +114,7 @@ Column = tuple[str, str, str]  # key of a row of lab/compare.py, name, format
 ACCURACY: tuple[Column, ...] = (
     ("status", "status", ""),
     ("r2", "test R², free run [-]", ".4f"),
-    ("ridge", "ridge λ [-]", ".5g"),
+    ("ridge", "ridge λ [K²]", ".5g"),
     ("coefficients_apart", "coefficients apart [own units]", ".0e"),
     ("weights_apart", "weights apart [-]", ".0e"),
 )

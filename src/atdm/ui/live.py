@@ -238,7 +238,7 @@ class LiveState:
     def _weights_facts(self, event: events.ModelReleased) -> list[tuple[str, str]]:
         if self._collects:
             return [("weights", "equal")]
-        return [("status", f"{event.status}, {event.iterations} iterations"), ("ridge λ", f"{event.ridge:g}")]
+        return [("status", f"{event.status}, {event.iterations} iterations"), ("ridge λ", f"{event.ridge:g} K²")]
 
     def _end(self) -> None:
         self._ended, self._round_began = time.monotonic(), 0.0
