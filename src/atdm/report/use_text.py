@@ -28,7 +28,7 @@ def diagnostics_text(d: Diagnostics) -> RenderableType:
     table = _table("diagnostics of the chosen model, training rows", "", right=1)
     times = zip(d.time_constants, d.time_constant_bands, strict=True)
     slow = ", ".join(
-        f"{tau:.3g} h ({low:.3g} to {high:.3g})" if tau > d.step_hours / 2 else "under half a step"
+        f"{tau:.3g} h ({low:.3g} to {_or_infinity(high)})" if tau > d.step_hours / 2 else "under half a step"
         for tau, (low, high) in times
     )
     table.add_row("time constants (95 %)", slow)
@@ -207,6 +207,10 @@ def _table(*names: str, right: int = 0) -> Table:
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i >= len(names) - right else "left")
     return table
+
+
+def _or_infinity(hours: float) -> str:
+    return f"{hours:.3g}" if np.isfinite(hours) else "∞"
 
 
 def _kelvin(value: float | None) -> str:

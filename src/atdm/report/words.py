@@ -56,7 +56,7 @@ def goodness(found: Sequence[Horizon]) -> str:
     last = judged[-1]
     shorter = ", ".join(f"{h.rmse:.2f} K after {h.hours} h" for h in judged[:-1])
     return (
-        f"On rows it has not seen it is off by {shorter}{' and ' if shorter else ''}{last.rmse:.2f} K after "
+        f"On rows it has not seen the model is off by {shorter}{' and ' if shorter else ''}{last.rmse:.2f} K after "
         f"{last.hours} h, where “no change” is off by {last.persistence_rmse:.2f} K."
     )
 
