@@ -371,6 +371,7 @@ BAD = {
         "resample",
     ),
     "one stamp": (edit("zones", lambda t: t.iloc[[0, 96]]), "no agent has two time stamps", "days"),
+    "weather of another clock": (edit("weather", lambda t: t.iloc[12:]), "12 of 96 stamps", "another time zone?"),
     "no weather": (edit("weather", lambda t: t.drop(index=[8, 9])), "2 of 96 stamps", "extend the weather"),
     "first named": (edit("weather", lambda t: t.drop(index=[8, 9])), "first 2024-01-08T04:00:00Z", "cut the zones"),
     "°F": (edit("zones", scaled("indoor_temp_c", 1.8, 32)), "agent 'a' and 2 more has median", "(F - 32) / 1.8"),

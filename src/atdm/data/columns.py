@@ -122,7 +122,7 @@ def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool
         rows = listed_rows(np.flatnonzero(bad[codes]))
         raise DataError(
             f"{where} is {shown(unique[int(np.argmax(bad))])} in {rows}, not an ISO 8601 time stamp: "
-            "write it like 2024-01-31T13:30Z"
+            "write it like 2024-01-31T13:30Z, or let `atdm import` read the file"
         )
     return index[codes], bool(offset.all())
 

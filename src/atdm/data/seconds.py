@@ -107,7 +107,7 @@ def instants(cells: Sequence[str], where: str, timezone: str | None) -> IntArray
     if bad:
         raise DataError(
             f"{where} is {shown(cells[bad[0]])} in {listed_rows(bad)}, not an ISO 8601 time stamp: "
-            "write it like 2024-01-31T13:30Z"
+            "write it like 2024-01-31T13:30Z, or let `atdm import` read the file"
         )
     return moments(parsed, where, timezone)
 

@@ -49,7 +49,9 @@ def check_file(path: Path) -> None:
         if path.is_dir():
             raise DataError(f"{path}: is a folder: give the file in it")
         if not path.name.lower().endswith(PARQUET + CSV):
-            raise DataError(f"{path}: unknown kind of file: save it as .parquet, .csv or .csv.gz")
+            raise DataError(
+                f"{path}: unknown kind of file: save it as .parquet, .csv or .csv.gz, or let `atdm import` read it"
+            )
         refuse_size(path, path.stat().st_size)
         path.open("rb").close()
     except FileNotFoundError:
