@@ -14,11 +14,12 @@ import pytest
 
 import atdm
 from atdm import cli
-from atdm.cli import main
+from atdm.cli import main, printing
 from atdm.data.seconds import length
 from atdm.deploy.conductor import DEADLINE, WAIT
 from atdm.deploy.fleet import OUTAGES
 from atdm.deploy.service_rules import EXAMPLE
+from atdm.report.findings import findings_table
 from atdm.use.series import parse_start
 from tests.clusters import tiny
 from tests.data import foreign
@@ -111,6 +112,28 @@ def test_a_refused_command_says_so_in_one_line_and_leaves_no_folder(
     assert found == code and out == ""
     assert says in err and len(err.strip().splitlines()) == 1 and err.startswith("atdm: ")
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("words, says", [
+    ("fit zones.csv", "Missing argument 'weather'; see atdm fit --help"),
+    ("fit --wieghts equal", "No such option: --wieghts (Possible options: --weights); see atdm fit --help"),
+    ("fit z w --order two", "Invalid value for '--order': write a whole number; see atdm fit --help"),
+    ("fit z w --train 0,75", "Invalid value for '--train': write a number, with a decimal point; see atdm fit --help"),
+    ("fit z w --weights eqal", "'eqal' is not one of 'fitted', 'equal'; see atdm fit --help"),
+    ("enroll agent", "Missing argument 'folder'; see atdm enroll agent --help"),
+    ("ft", "No such command 'ft'. Did you mean 'fit'? see atdm --help"),
+])  # fmt: skip
+def test_a_mistyped_command_line_is_one_line_with_the_way_out(words, says, monkeypatch, capsys):
+    code, out, err = run(monkeypatch, capsys, *words.split())
+    assert code == 2 and out == "" and err.startswith("atdm: ") and err.endswith(f"{says}\n") and err.count("\n") == 1
+
+
+def test_units_and_names_in_brackets_are_printed_as_they_are(capsys):
+    row = dict.fromkeys(("agents", "recovered", "blank", "rmse_c", "baseline_rmse_c", "seconds"), 1.0)
+    said = dict.fromkeys(("protocol", "attack", "adversary", "note", "weights"), "a [b] c")
+    with printing.out.capture() as shown:
+        printing.out.print(findings_table([{**row, **said}], "flat [a]"))
+    assert "time [s]" in shown.get() and "a [b] c" in shown.get() and "flat [a]" in shown.get()
 
 
 SERVER = ["--nats", "tls://127.0.0.1:1"]

@@ -76,6 +76,13 @@ def test_byte_order_mark_and_crlf_are_accepted(tmp_path, change):
     assert_same(read_cluster(*paths), expected)
 
 
+def test_swapped_tables_and_a_folder_are_called_so(tmp_path):
+    zones, weather = write(tmp_path)
+    assert "has the columns of weather: give the file of the zones here, or swap the two" in refusal((weather, zones))
+    assert "has the columns of zones: give the file of the weather here" in refusal((zones, zones))
+    assert "is a folder: give the file in it" in refusal((tmp_path, weather))
+
+
 def test_declared_delimiter_and_decimal_comma_are_followed(tmp_path):
     expected = read_cluster(*(paths := write(tmp_path)))
     for path, table in zip(paths, (zones_table(), weather_table()), strict=True):
@@ -364,6 +371,7 @@ BAD = {
         "resample",
     ),
     "one stamp": (edit("zones", lambda t: t.iloc[[0, 96]]), "no agent has two time stamps", "days"),
+    "weather of another clock": (edit("weather", lambda t: t.iloc[12:]), "12 of 96 stamps", "another time zone?"),
     "no weather": (edit("weather", lambda t: t.drop(index=[8, 9])), "2 of 96 stamps", "extend the weather"),
     "first named": (edit("weather", lambda t: t.drop(index=[8, 9])), "first 2024-01-08T04:00:00Z", "cut the zones"),
     "°F": (edit("zones", scaled("indoor_temp_c", 1.8, 32)), "agent 'a' and 2 more has median", "(F - 32) / 1.8"),

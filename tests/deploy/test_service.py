@@ -4,7 +4,7 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from atdm.deploy.record import RecordError, ServiceRecord
 from atdm.deploy.service import Service, WeatherFile, operate
 from atdm.deploy.service_rules import EXAMPLE, ServiceRules, read_rules
 from atdm.errors import DataError, RunAborted, UsageError
+from atdm.model.fitted import Origin
 from atdm.protocol.company import flags
 from atdm.protocol.plan import Collect
 from atdm.sinks.results import Results, Sent
@@ -226,6 +227,27 @@ def test_the_model_is_updated_daily_and_chosen_again_when_due(tmp_path: Path) ->
     assert sum(text.startswith("updated with 24 rows") for text in words) == 6
     kept = sqlite3.connect(desk.rules.record).execute("SELECT length(document) FROM models ORDER BY made").fetchall()
     assert all(length < 10_000 < kept[-1][0] for (length,) in kept[:-1]), "of earlier models coefficients stay"
+
+
+def test_a_model_given_at_the_start_is_brought_up_to_date_with_the_first_rows(tmp_path: Path) -> None:
+    """`atdm aggregator` estimates on three quarters of its rows: its model ends days before the rows do."""
+    (tmp_path / "before").mkdir()
+    (tmp_path / "desk").mkdir()
+    earlier = desk_in(tmp_path / "before")
+    service = earlier.open(at(12))
+    earlier.step(service, at(12))
+    made = service._kept.model
+    assert made is not None and made.until is not None
+    given = replace(made, trained=made.trained * 3 // 4, origin=Origin(run=b"", company=("ab",) * 64, end=made.until))
+    assert given.until is not None and at(12) - given.until.timestamp() > 2 * DAY
+    desk = desk_in(tmp_path / "desk")
+    service = desk.open(at(12), first_model=given)
+    desk.step(service, at(12))
+    state = service.state(at(12))
+    assert state.model is not None and state.model.until == state.now.time and state.alarms == []
+    assert state.model.why.startswith("updated with") and [row.what for row in state.decisions] == ["model"]
+    desk.step(service, at(12.1))
+    assert service.state(at(12.1)).model == state.model, "the next update is due a day later"
 
 
 def test_a_restart_goes_on_with_the_same_model_and_forecast(desk: Desk) -> None:

@@ -59,7 +59,11 @@ def test_the_state_of_every_agent_follows_the_run() -> None:
     assert found["now"] == {"round": 2, "what": "next basis total", "answered": 1, "of": 2}
     assert [row["what"] for row in found["rounds"]] == ["who is in, and keys"]
     done = sections(fed(*RUN, RESULT))
-    assert done["states"] == "ddxx" and done["run"]["status"] == "done" and "R² 0.870" in done["run"]["text"]
+    assert (
+        done["states"] == "ddxx"
+        and done["run"]["status"] == "done"
+        and ("test R², free run", "0.870") in done["result"]["facts"]
+    )
     assert done["result"]["model"] == [
         ["lag", "α [-]", "β [K/kW]", "γ [-]", "θ [K m²/kW]"], ["t−0", "", "0.10000", "0.30000", "0.50000"],
         ["t−1", "0.90000", "0.20000", "0.40000", "0.60000"],
@@ -88,7 +92,30 @@ def test_rows_with_equal_weights_are_told_as_such() -> None:
     assert [row["total"] for row in found["rounds"]] == [True]
     fitted = sections(fed(*RUN, learned, RESULT))
     assert fitted["ledger"][1]["means"] == "the aggregate temperature"
-    assert ("ridge λ", "100") in fitted["result"]["facts"]
+    assert ("ridge λ", "100 K²") in fitted["result"]["facts"]
+
+
+def test_what_portions_of_a_window_showed_adds_up() -> None:
+    """A window is collected a week at a time, each in a run of its own: the ledger is that of all of them."""
+
+    def portion(rows: int) -> tuple[events.AnyEvent, ...]:
+        told = [{"party": "aggregator", "what": "scalars", "shape": [1], "times": rows}]
+        series = [{"party": "aggregator", "what": "state", "shape": [rows], "times": 1}]
+        planned = events.Planned("collect", f"{rows} rows", ("a", "b"), 60.0, 60.0)
+        return planned, events.Learned(tuple(told)), events.Learned((*told, *series))
+
+    state = fed(*portion(336), *portion(336), *portion(90))
+    assert [(row["what"], row["size"], row["times"]) for row in sections(state)["ledger"]] == [
+        ("scalars", "1", 762), ("state", "762", 1),
+    ]  # fmt: skip
+    assert sections(state)["run"]["plan"] == "90 rows"
+    state.take(RESULT)
+    assert sections(state)["run"]["plan"] == "", "that was of the last run alone"
+    state.written("out/report.html", "It is off by 0.3 K after 24 h.")
+    assert sections(state)["run"]["text"] == "Done. It is off by 0.3 K after 24 h."
+    metrics = events.Learned(({"party": "aggregator", "what": "metrics", "shape": [15], "times": 1},))
+    again = fed(planned("a"), metrics, planned("a"), metrics)
+    assert [(row["size"], row["times"]) for row in sections(again)["ledger"]] == [("15", 2)]
 
 
 def test_refusals_name_the_agent_and_its_reason_once() -> None:

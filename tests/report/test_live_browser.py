@@ -9,6 +9,8 @@ pytest.importorskip("starlette", reason="starlette is not installed: pip install
 
 import atdm
 from atdm.deploy import events
+from atdm.model.horizons import Horizon
+from atdm.report.words import goodness
 from atdm.ui.host import Address
 from atdm.ui.live import LiveState
 from atdm.ui.serve import serving
@@ -48,8 +50,8 @@ def test_it_ends_with_the_rounds_the_ledger_and_the_result(tab: Tab, live_run: L
     live_run.until("the live page stays until Ctrl-C")
     tab.page.wait_for_selector("#report a", timeout=PATIENCE)
     document = json.loads(live_run.printed)
-    r2 = document["metrics"]["test"]["free_run"]["r2"]
-    assert tab.page.inner_text("#status") == f"Done: R² {r2:.3f} on the test rows"
+    judged = [Horizon(**each) for each in document["metrics"]["horizons"]["chosen"]]
+    assert tab.page.inner_text("#status") == f"Done. {goodness(judged)}"
     rounds = [int(text) for text in tab.page.locator("#round-rows th").all_inner_texts()]
     assert rounds == list(range(len(rounds), 0, -1)) and len(rounds) > 6
     assert all(float(text) > 0 for text in tab.page.locator("#round-rows td:nth-child(3)").all_inner_texts())

@@ -244,7 +244,7 @@ def test_each_run_is_told_in_words(history, under_way, kind, outcome):
     (first, second) = runs_of([reply("Total"), asked(), *history], under_way)
     assert first["kind"] == "stopped"
     assert (second["kind"], second["outcome"]) == (kind, outcome)
-    assert second["what"] == "mean temperature and heating of all homes together: 96 rows of 30 min"
+    assert second["what"] == "mean temperature and heating of all homes together: up to 96 rows of 30 min"
     assert second["window"] == [0, 95 * 1800]
 
 

@@ -84,6 +84,15 @@ def told(fit: atdm.Fit) -> tuple[str, str]:
     return re.sub(r"<(script|svg|style).*?</\1>", "", fit_page(fit, "title"), flags=re.S), console.export_text()
 
 
+def test_a_model_that_is_no_better_than_no_change_is_called_so(simulated: atdm.Fit) -> None:
+    *near, last = simulated.horizons["chosen"]
+    assert "no better than saying" not in "".join(told(simulated))
+    poor, fit = replace(last, rmse=last.persistence_rmse + 0.01), replace(simulated)
+    fit.worked_out.update(simulated.worked_out, horizons={**simulated.horizons, "chosen": (*near, poor)})
+    words = f"after 24 h the model is no better than saying “no change” on the test rows: it is off by {poor.rmse:.2f}"
+    assert [text.count(words) for text in told(fit)] == [1, 1]
+
+
 def with_metrics(fit: atdm.Fit, r2: float) -> atdm.Fit:
     bad = {"rmse": 99.9, "mape": 431.0, "r2": r2}
     return replace(fit, metrics={part: {"one_step": bad, "free_run": bad} for part in ("train", "test")})
@@ -250,7 +259,18 @@ def test_compare_shows_each_protocol_with_its_cost_and_what_was_learned() -> Non
     html = compare_page([row, {"protocol": "blind", "refused": "too few <agents>"}], "Compare")
     found = outline(html)
     assert not found.open and all(b - a <= 1 for a, b in pairwise(found.levels))
-    for text in ("0.8701", "6e−14", "3,647", "400", "–", "blind: too few &lt;agents&gt;", '"grave">weights 64'):
+    for text in (
+        "0.8701",
+        "6e−14",
+        "3,647",
+        "400",
+        "–",
+        "blind: too few &lt;agents&gt;",
+        '"grave">weights 64',
+        "<small>every agent&#x27;s weight</small>",
+        "load of the whole cluster",
+        "ridge λ [K²]",
+    ):
         assert text in html
 
 

@@ -121,9 +121,25 @@ def _say_last(text: str) -> None:
         print(f"atdm: {text}", file=sys.stderr)
 
 
+IN_OUR_WORDS = {  # what the parser says of a value, and what a person can do
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "write a whole number",
+    "Input should be a valid number, unable to parse string as a number": "write a number, with a decimal point",
+}
+
+
+def _mistyped(message: str, context: Any) -> str:
+    """A mistake in a command line, in one line with the way out."""
+    for theirs, ours in IN_OUR_WORDS.items():
+        message = message.replace(theirs, ours)
+    end = "" if message.endswith("?") else ";"
+    return f"{message.removesuffix('.')}{end} see {'atdm' if context is None else context.command_path} --help"
+
+
 def main() -> None:
     try:
-        code = app(with_address(sys.argv[1:]), standalone_mode=False)  # the number of a typer.Exit, None otherwise
+        # the number of a typer.Exit, None otherwise
+        code = app(with_address(sys.argv[1:]), standalone_mode=False, prog_name="atdm")
     except AtdmError as error:
         _say_last(str(error))
         sys.exit(error.exit_code)
@@ -132,7 +148,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - click's own usage errors carry their exit code
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):
             if message := error.format_message():  # none where the help was asked for by saying nothing
-                print(f"atdm: {message}", file=sys.stderr)
+                print(f"atdm: {_mistyped(message, getattr(error, 'ctx', None))}", file=sys.stderr)
             sys.exit(error.exit_code)
         raise
     sys.exit(code)

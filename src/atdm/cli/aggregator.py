@@ -43,11 +43,13 @@ from atdm.deploy.rehearse import rehearse as rehearsal
 from atdm.deploy.watch import Seeing, parse_end, watch_rows
 from atdm.errors import AtdmError, NotConverged
 from atdm.kernel.descent import Status
+from atdm.model.horizons import Horizon
 from atdm.protocol.options import FitOptions, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.rehearsal import rehearsal_summary, verdict
 from atdm.report.use_text import observation_text
+from atdm.report.words import goodness
 from atdm.ui.serve import watching
 from atdm.use.series import read_observed, with_rows
 
@@ -199,7 +201,8 @@ def rehearse(
         if output is not None:
             write_folder(output, done.files)
         watch.report(Said(f"over NATS and in one process: {verdict(done)}"))
-        watch.written(done.files["report.html"].decode(), output and output / "report.html")
+        judged = [Horizon(**each) for each in done.deployed["metrics"]["horizons"]["chosen"]]
+        watch.written(done.files["report.html"].decode(), output and output / "report.html", goodness(judged))
         if as_json:
             show(done.as_dict())
         else:

@@ -16,6 +16,7 @@ from atdm.report.folder import write_folder
 from atdm.report.page import fit_page
 from atdm.report.text import summary
 from atdm.report.use_text import diagnostics_text
+from atdm.report.words import goodness
 from atdm.ui.serve import Watch
 
 
@@ -63,7 +64,7 @@ def finish(
     if output is not None:
         write_folder(output, results(result, found, report))
     if watch is not None:
-        watch.written(report, output and output / "report.html")
+        watch.written(report, output and output / "report.html", goodness(result.horizons["chosen"]))
     if as_json:
         show(result.as_dict() if document is None else document)
         return

@@ -9,7 +9,7 @@ from rich.console import Console
 from atdm.kernel.finite import without_nan
 
 WIDE = 100_000  # columns where nobody looks at a screen: no name is cut and no line broken in a pipe or a log
-out = Console(width=None if sys.stdout.isatty() else WIDE)
+out = Console(width=None if sys.stdout.isatty() else WIDE, markup=False)  # [s] is a unit, and [a] part of a name
 
 
 def dumped(content: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool
         rows = listed_rows(np.flatnonzero(bad[codes]))
         raise DataError(
             f"{where} is {shown(unique[int(np.argmax(bad))])} in {rows}, not an ISO 8601 time stamp: "
-            "write it like 2024-01-31T13:30Z"
+            "write it like 2024-01-31T13:30Z, or let `atdm import` read the file"
         )
     return index[codes], bool(offset.all())
 
@@ -130,7 +130,7 @@ def _parsed_stamps(cells: pd.Series, where: str) -> tuple[pd.DatetimeIndex, bool
 def _from_wall_clock(index: pd.DatetimeIndex, where: str, timezone: str | None) -> pd.DatetimeIndex:
     if timezone is None:
         raise DataError(
-            f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone they are in"
+            f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone (timezone)"
         )
     zone = clock.zone(timezone)
     local = index.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")

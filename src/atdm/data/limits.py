@@ -14,3 +14,12 @@ OTHER_TEMPERATURES = (  # a median from, to [°C] is taken for another unit, and
     (250.0, 320.0, "K", "subtract 273.15"),
     (1200.0, 3200.0, "0.01°C", "divide by 100"),
 )
+
+OTHER_STEP = "average it to that step, as `atdm import` does"
+WIDEST_ZONE_HOURS = 14.0  # no place's clock is further from UTC
+
+
+def no_weather(hours: float, at_an_end: bool) -> str:
+    """What to do about stamps without weather, which span so many hours, at an end of the readings or within."""
+    zone = "; or is one of the two in another time zone?" if at_an_end and hours <= WIDEST_ZONE_HOURS else ""
+    return f"extend the weather, or cut the zones{zone}"

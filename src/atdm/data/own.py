@@ -174,10 +174,11 @@ def _coverage_faults(time: IntArray, sky: Sky, step: int, name: str) -> Iterator
     if len(missing):
         first = ", ".join(stamp(int(t)) for t in missing[:3])
         text = f"{sky.source}: no weather for {len(missing)} of {len(time)} stamps of {name}, first {first}"
-        yield f"{text}: extend the weather, or cut the zones"
+        hours, at_an_end = (missing[-1] - missing[0]) / 3600, missing[0] == time[0] or missing[-1] == time[-1]
+        yield f"{text}: {limits.no_weather(float(hours), bool(at_an_end))}"
         return
     if not len(time):
         return
     own = commonest_step(sky.time[(sky.time >= time[0]) & (sky.time <= time[-1])])
     if own is not None and own != step:
-        yield f"{sky.source}: has a {spell(own)} step, {name} one of {spell(step)}: average it to that step"
+        yield f"{sky.source}: has a {spell(own)} step, {name} one of {spell(step)}: {limits.OTHER_STEP}"

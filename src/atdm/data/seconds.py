@@ -107,7 +107,7 @@ def instants(cells: Sequence[str], where: str, timezone: str | None) -> IntArray
     if bad:
         raise DataError(
             f"{where} is {shown(cells[bad[0]])} in {listed_rows(bad)}, not an ISO 8601 time stamp: "
-            "write it like 2024-01-31T13:30Z"
+            "write it like 2024-01-31T13:30Z, or let `atdm import` read the file"
         )
     return moments(parsed, where, timezone)
 
@@ -116,7 +116,7 @@ def moments(stamps: Sequence[datetime], where: str, timezone: str | None) -> Int
     """Dates with their clock as whole seconds; those without offset are the wall clock of `timezone`."""
     naive = [stamp.tzinfo is None for stamp in stamps]
     if any(naive) and timezone is None:
-        text = f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone they are in"
+        text = f"{where} has no time zone: write stamps in UTC, ending in Z, or declare the time zone (timezone)"
         raise DataError(text)
     clock = zone(timezone) if timezone is not None else UTC
     found = np.empty(len(stamps), dtype=np.int64)

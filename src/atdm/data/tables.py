@@ -341,7 +341,9 @@ def _coverage_faults(zones: ZoneTable, weather: WeatherTable) -> Iterator[rules.
     if len(missing):
         first = ", ".join(stamp(t) for t in missing[:3])
         text = f"{weather.source}: no weather for {len(missing)} of {len(time)} stamps of {zones.source}, first {first}"
-        yield rules.Finding((), "no weather", f"{text}: extend the weather, or cut the zones")
+        hours = (missing[-1] - missing[0]).total_seconds() / 3600
+        at_an_end = missing[0] == time[0] or missing[-1] == time[-1]
+        yield rules.Finding((), "no weather", f"{text}: {limits.no_weather(hours, at_an_end)}")
         return
     step = step_of(zones)
     within = sky[(sky >= time[0]) & (sky <= time[-1])].asi8
@@ -349,7 +351,5 @@ def _coverage_faults(zones: ZoneTable, weather: WeatherTable) -> Iterator[rules.
         return
     own = pd.Timedelta(clock.commonest_step(np.diff(within)), unit="ns")
     if own != step:
-        text = (
-            f"{weather.source}: has a {spell(own)} step, {zones.source} one of {spell(step)}: average it to that step"
-        )
+        text = f"{weather.source}: has a {spell(own)} step, {zones.source} one of {spell(step)}: {limits.OTHER_STEP}"
         yield rules.Finding((), "another step", text)

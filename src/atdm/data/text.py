@@ -40,15 +40,18 @@ _RENAME: Mapping[str, str] = {  # columns in another unit -> what turns them int
     "outdoor_temp_k": "rename it outdoor_temp_c and subtract 273.15",
     "solar_kw_m2": "rename it solar_w_m2 and multiply by 1000",
 }
+_KINDS = {"zones": {"agent", "indoor_temp_c", "load_kw"}, "weather": {"outdoor_temp_c", "solar_w_m2"}}
 
 
 def check_file(path: Path) -> None:
     """Refuse what is no table before it is opened."""
-    if not path.name.lower().endswith(PARQUET + CSV):
-        raise DataError(f"{path}: unknown kind of file: save it as .parquet, .csv or .csv.gz")
     try:
         if path.is_dir():
             raise DataError(f"{path}: is a folder: give the file in it")
+        if not path.name.lower().endswith(PARQUET + CSV):
+            raise DataError(
+                f"{path}: unknown kind of file: save it as .parquet, .csv or .csv.gz, or let `atdm import` read it"
+            )
         refuse_size(path, path.stat().st_size)
         path.open("rb").close()
     except FileNotFoundError:
@@ -73,6 +76,9 @@ def choose(path: Path, names: Sequence[str], required: Sequence[str], optional: 
     """The columns to read, after refusing missing and doubled ones."""
     wanted = [*required, *(name for name in optional if name in names)]
     if missing := [name for name in required if name not in names]:
+        wants, has = (next((k for k, own in _KINDS.items() if own <= set(given)), "") for given in (required, names))
+        if wants and has and wants != has:
+            raise DataError(f"{path}: has the columns of {has}: give the file of the {wants} here, or swap the two")
         in_other_unit = [name for name in names if name.lower() in _RENAME and name not in wanted]
         if in_other_unit:
             raise DataError(
@@ -192,6 +198,6 @@ def header(path: Path, content: bytes, delimiter: str) -> list[str]:
         for other in ";\t|,":
             if other != delimiter and other in names[0]:
                 raise DataError(
-                    f"{path}: its columns look delimited by {other!r}, not {delimiter!r}: set the delimiter"
+                    f"{path}: its columns look delimited by {other!r}, not {delimiter!r}: set the delimiter {other!r}"
                 )
     return names

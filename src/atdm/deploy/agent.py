@@ -24,7 +24,7 @@ from atdm.deploy.log import Line
 from atdm.deploy.notices import MARK, MOST_BYTES, NO_WEATHER, Kept, OwnWeather
 from atdm.deploy.notify import keep_watchdog, listens, notify
 from atdm.deploy.own import HISTORY, OwnReadings
-from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, read_head, stamp_now
+from atdm.deploy.owner import JOURNAL, UNREADABLE, History, choice_of, exchange, no_account, read_head, stamp_now
 from atdm.deploy.patience import Patience
 from atdm.errors import AtdmError, DataError, PeerError, UsageError, write_error
 from atdm.kernel.blas import one_blas_thread
@@ -188,7 +188,7 @@ def read_account(state: Path) -> Account:
     """The account in an agent's state folder, what an unfinished run added included."""
     saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
-        raise DataError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
+        raise no_account(state)
     account = decode_snapshot(saved).memory.account
     for entry in entries:
         account.apply(decode_entry(entry).bookings)

@@ -30,6 +30,7 @@ from atdm.use.drift import drift
 
 SEASON = "24h"
 TRAIN = 0.75  # of the rows choose a first model; the others judge it
+BEHIND = 2  # lengths of update_every that rows may be ahead of the model, whenever that was made
 VERSIONS = 7  # earlier versions that stay with the model; the record has all of them
 JUDGED = duration("7d")  # of forecasts that say how good the model is
 AGAIN = duration("7d")  # after a choice until poor forecasts cause another one
@@ -100,7 +101,10 @@ class KeptModel:
                 self._first_model(rows, now)
             return
         until = self.model.until
-        if within(self.row.made, now, rules.update_every) or until is None or newest <= until.timestamp():
+        if until is None or newest <= until.timestamp():
+            return
+        behind = newest - until.timestamp() >= BEHIND * rules.update_every.total_seconds()
+        if within(self.row.made, now, rules.update_every) and not behind:
             return
         rows = self._released(since, sky)
         if not len(rows) or rows.time[-1] <= until:

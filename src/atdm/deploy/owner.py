@@ -46,10 +46,17 @@ def chosen_since(state: Path) -> str | None:
         return None
 
 
+def no_account(state: Path) -> DataError:
+    """Somebody gave a folder that is not an agent's state."""
+    inside = state / "state"
+    where = f"in it, {inside}" if (inside / JOURNAL).exists() else "of `atdm agent`"
+    return DataError(f"{state}: is missing or holds no account: give the state folder {where}")
+
+
 def choose(state: Path, wanted: OwnerChoice) -> None:
     """Pause, go on, or leave for good; from the next announcement on."""
     if not (state / JOURNAL).exists():
-        raise DataError(f"{state}: is missing or holds no account: give the state folder of `atdm agent`")
+        raise no_account(state)
     if choice_of(state) == "left" and wanted != "left":
         raise UsageError(f"{state}: this home has left for good: to return, enrol it anew with a new state folder")
     if wanted == "takes part":

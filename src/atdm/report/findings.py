@@ -31,7 +31,8 @@ def findings_table(rows: Sequence[Mapping[str, Any]], name: str) -> RenderableTy
 LEGEND = (
     "Recovered: the reconstruction correlates at |r| > 0.9 with what sets the agent apart from the cluster mean. "
     "Blank: how many the same attack recovers where it is given the weather and no sum. The error is that of the "
-    "recovered agents; the baseline is the best guess from load, state and weather alone."
+    "recovered agents, and of the baseline where there are none; the baseline is the best guess from load, state and "
+    "weather alone."
 )
 
 

@@ -42,7 +42,7 @@ def _headline(found: Flexibility, title: str) -> str:
     facts = [(f"least load held, {_name(o)}", _hours(o.drop)) for o in offers]
     facts += [(f"most load held, {_name(o)}", _hours(o.lift)) for o in offers]
     if found.saving is not None:
-        facts.append(("the cheapest load saves", number(found.saving, 2)))
+        facts.append(("the cheapest load saves, in the currency of the prices", number(found.saving, 2)))
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     (low, high), (least, most) = found.comfort, found.power

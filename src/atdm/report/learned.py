@@ -70,7 +70,7 @@ def diagram(fit: Fit) -> str:
     elif fit.protocol == "blind" and not collected(fit):
         keeps += " and its weight"
     parties = (("aggregator", "The aggregator", "learned"), ("agents", "Each agent", "learned about the others"))
-    sinks = [_party(rows, *party, collected(fit)) for party in parties]
+    sinks = [_party(rows, *party, collected(fit), fit.model.order) for party in parties]
     if fit.cost.seconds_per_agent is None and fit.protocol != "plain":  # deployed
         sinks[1] = _peers_elsewhere(fit)
     return f"""
@@ -84,16 +84,18 @@ def diagram(fit: Fit) -> str:
 
 def card(name: str, aggregator: str, peers: str) -> str:
     """One protocol of a comparison: what its ledgers say, an entry a line (lab/compare.py)."""
+    equal = name.startswith("blind") and "equal" in name
     parts = "".join(
-        f"<h4>{party}</h4><ul>{''.join(_entry(entry) for entry in entries.split(', '))}</ul>"
+        f"<h4>{party}</h4><ul>{''.join(_entry(entry, equal) for entry in entries.split(', '))}</ul>"
         for party, entries in (("The aggregator", aggregator), ("Each agent, about the others", peers))
     )
     return f'<div class="node card"><h3>{escape(name)}</h3>{parts}</div>'
 
 
-def _entry(entry: str) -> str:
+def _entry(entry: str, equal: bool) -> str:
     grave = ' class="grave"' if entry.startswith(GRAVE) else ""
-    return f"<li{grave}>{escape(entry)}</li>"
+    means = next((meaning(kind, equal) for kind in MEANING if kind in entry), "")
+    return f"<li{grave}>{escape(entry)}{f'<small>{escape(means)}</small>' if means else ''}</li>"
 
 
 def _carried(fit: Fit) -> str:
@@ -115,11 +117,17 @@ def _peers_elsewhere(fit: Fit) -> str:
     return f'<div class="node sink"><b>Each agent</b> <span>{escape(text)}</span></div>'
 
 
-def _party(rows: list[Row], party: str, name: str, verb: str, equal: bool) -> str:
+def _means(row: Row, equal: bool, order: int) -> str:
+    if row["what"] == "coefficients" and list(row["shape"]) == [order]:
+        return "α of the model; the others follow from it, load and temperature"
+    return meaning(row["what"], equal)
+
+
+def _party(rows: list[Row], party: str, name: str, verb: str, equal: bool, order: int) -> str:
     own = [row for row in rows if row["party"] == party and prod(row["shape"])]
     if not own:
         return f'<div class="node sink"><b>{name}</b> <span>{verb} nothing</span></div>'
-    items = "".join(_item(row, meaning(row["what"], equal)) for row in own)
+    items = "".join(_item(row, _means(row, equal, order)) for row in own)
     total = numbers(rows, party)
     return (
         f'<div class="node sink"><b>{name}</b> <span>{verb} {total:,} number{"s" if total != 1 else ""}</span>'

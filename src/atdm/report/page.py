@@ -23,7 +23,18 @@ from atdm.report import figures, learned
 from atdm.report.chart import Chart, draw
 from atdm.report.evidence import coverage_of, diagnosis, step_hours
 from atdm.report.parts import byte_count, source_hash, static
-from atdm.report.words import curve, goodness, planning, r2_text, remedies, restarted, search, under, weighting
+from atdm.report.words import (
+    curve,
+    goodness,
+    no_better,
+    planning,
+    r2_text,
+    remedies,
+    restarted,
+    search,
+    under,
+    weighting,
+)
 from atdm.result import Fit, percent
 
 COLUMNS = tuple((name, SYMBOLS[name], UNITS[name]) for name in LAGGED)  # of the table of coefficients
@@ -103,7 +114,7 @@ Column = tuple[str, str, str]  # key of a row of lab/compare.py, name, format
 ACCURACY: tuple[Column, ...] = (
     ("status", "status", ""),
     ("r2", "test R², free run [-]", ".4f"),
-    ("ridge", "ridge λ [-]", ".5g"),
+    ("ridge", "ridge λ [K²]", ".5g"),
     ("coefficients_apart", "coefficients apart [own units]", ".0e"),
     ("weights_apart", "weights apart [-]", ".0e"),
 )
@@ -131,20 +142,21 @@ _AUDIT = "What each attack got out of this run's transcripts. The baseline is th
 def _headline(fit: Fit, title: str) -> str:
     judged = fit.horizons["chosen"]
     facts = (
-        *((f"off after {h.hours} h (no change)", f"{_kelvin(h.rmse)} ({_kelvin(h.persistence_rmse)})") for h in judged),
+        *((f"off after {h.hours} h (no change: {_kelvin(h.persistence_rmse)})", _kelvin(h.rmse)) for h in judged),
         ("agents", f"{fit.agents:,}" + (f", {len(fit.out):,} out" if fit.out else "")),
         ("rows", f"{len(fit.state):,} × {spell(fit.model.step)}"),
         _weights_fact(fit),
     )
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*fit.said, *curve(fit), *remedies(fit), *_model_notes(fit)])
+    said = [*no_better(judged), *fit.said, *curve(fit), *remedies(fit), *_model_notes(fit)]
+    notes = "".join(f"<li>{escape(note)}</li>" for note in said)
     how, ended = weighting(fit.protocol, fit.weighting), f", {search(fit)}" if search(fit) else ""
     plan = f"<p><b>Can I plan with it?</b> {escape(planning(fit))}</p>" if planning(fit) else ""
     return f"""
 <p class="eyebrow">atdm report · {escape(under(fit.protocol, fit.weighting))}</p>
 <h1>{escape(title)}</h1>
 <p class="lead">A thermal model of {fit.agents} agents, {_day(fit.state.index[0])} to {_day(fit.state.index[-1])}:
-<b>{escape(fit.chosen.words())}</b>. {escape(goodness(fit))}</p>
+<b>{escape(fit.chosen.words())}</b>. {escape(goodness(judged))}</p>
 {plan}
 <p>Under <b>{escape(fit.protocol)}</b> with <b>{how}</b>{ended}. {escape(learned.aggregator_sentence(fit))}</p>
 <dl class="tiles">{tiles}</dl>
@@ -213,7 +225,7 @@ def _chosen_among(fit: Fit) -> str:
     if fit.choice is None or not fit.choice.scores:
         return ""
     body = [
-        [s.candidate.words(), "chosen" if s.candidate == fit.choice.candidate else "", str(s.parameters),
+        [s.candidate.words() + (": chosen" if s.candidate == fit.choice.candidate else ""), str(s.parameters),
          number(s.rmse, 3), number(above, 4), number(error, 4)]
         for s, (above, error) in zip(fit.choice.scores, fit.choice.margins(), strict=True)
     ]  # fmt: skip
@@ -223,8 +235,8 @@ def _chosen_among(fit: Fit) -> str:
         "forecasts it is compared with itself as it was, and takes its own place if that is lower by more than one. "
         "Test rows played no part.</p>"
     )
-    head = ["model", "", "parameters", "error [K]", "above the best [K²]", "standard error [K²]"]
-    return lead + table(head, body, download="candidates", text=2)
+    head = ["model", "parameters", "error [K]", "above the best [K²]", "standard error [K²]"]
+    return lead + table(head, body, download="candidates", text=1)
 
 
 def _paper(fit: Fit) -> str:

@@ -22,17 +22,17 @@ def rehearsal_summary(done: Rehearsal) -> RenderableType:
         first = 1 if name == "alpha" else 0
         for lag, (a, b) in enumerate(zip(deployed["model"][name], alone["model"][name], strict=True), first):
             table.add_row(f"{SYMBOLS[name]} [{UNITS[name]}] t-{lag}", f"{a:.6f}", f"{b:.6f}")
-    for name in ("rmse", "r2"):
+    for name, label in (("rmse", "RMSE [K]"), ("r2", "R² [-]")):
         a, b = (d["metrics"]["test"]["free_run"][name] for d in (deployed, alone))
-        table.add_row(f"test, free run, {name}", f"{a:.6f}", f"{b:.6f}")
+        table.add_row(f"test, free run, {label}", f"{a:.6f}", f"{b:.6f}")
     cost, rounds = deployed["cost"], deployed["rounds"]
     how = under(deployed["protocol"], deployed["weighting"])
     head = Text(f"{deployed['agents']} agents in {done.processes} processes, {how}\n")
     took = (
-        f"{rounds['count']} rounds, median {1000 * rounds['median_seconds']:.0f} ms, slowest "
-        f"{1000 * rounds['slowest_seconds']:.0f} ms; {cost['bytes_up_per_agent'] / 1000:.0f} kB up and "
-        f"{cost['bytes_down_per_agent'] / 1000:.0f} kB down per agent; {cost['seconds']:.1f} s, key set-up "
-        f"{cost['setup_seconds']:.1f} s"
+        f"{rounds['count']} round{'s' if rounds['count'] != 1 else ''} after key set-up, median "
+        f"{1000 * rounds['median_seconds']:.0f} ms, slowest {1000 * rounds['slowest_seconds']:.0f} ms; "
+        f"{cost['bytes_up_per_agent'] / 1000:.0f} kB up and {cost['bytes_down_per_agent'] / 1000:.0f} kB down per "
+        f"agent; {cost['seconds']:.1f} s, key set-up {cost['setup_seconds']:.1f} s"
     )
     seen = []
     if done.observed is not None:

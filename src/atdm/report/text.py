@@ -12,7 +12,7 @@ from atdm.data.clock import spell, stamp
 from atdm.kernel.design import LAGGED, SYMBOLS, UNITS
 from atdm.report.evidence import coverage_of
 from atdm.report.use_text import coverage_table, horizons_table
-from atdm.report.words import curve, planning, r2_text, remedies, restarted, search, under
+from atdm.report.words import curve, no_better, planning, r2_text, remedies, restarted, search, under
 from atdm.result import Fit
 from atdm.use.ready import problems, short_of
 
@@ -41,8 +41,8 @@ def summary(fit: Fit, name: str) -> RenderableType:
     if held := coverage_of(fit):
         first += [coverage_table([c for c in held if c.hours == held[-1].hours]), Text()]
     if words := planning(fit):
-        first += [Text(f"to plan with it: {words}", style="bold"), Text()]
-    notes = _notes((*fit.said, *curve(fit), *remedies(fit)))
+        first += [Text(f"Can I plan with it? {words}", style="bold"), Text()]
+    notes = _notes((*no_better(fit.horizons["chosen"]), *fit.said, *curve(fit), *remedies(fit)))
     return Group(*first, _coefficients(fit), Text(), _paper(fit), Text(), learned(fit), Text(), _cost(fit), *notes)
 
 

@@ -19,6 +19,7 @@ from atdm.use.drift import Drift
 from atdm.use.flexibility import Flexibility
 from atdm.use.forecast import Coverage, Forecast
 
+LABELS = {"aggregate_temp_c": "forecast °C", "truth_c": "truth °C", "load_kw": "load kW"}
 SHOWN = 12  # rows of a trajectory on the screen; the whole is in --json and --output
 
 
@@ -27,7 +28,7 @@ def diagnostics_text(d: Diagnostics) -> RenderableType:
     table = _table("diagnostics of the chosen model, training rows", "", right=1)
     times = zip(d.time_constants, d.time_constant_bands, strict=True)
     slow = ", ".join(
-        f"{tau:.3g} h ({low:.3g} to {high:.3g})" if tau > d.step_hours / 2 else "under half a step"
+        f"{tau:.3g} h ({low:.3g} to {_or_infinity(high)})" if tau > d.step_hours / 2 else "under half a step"
         for tau, (low, high) in times
     )
     table.add_row("time constants (95 %)", slow)
@@ -78,12 +79,12 @@ def horizons_table(fit: Fit) -> RenderableType:
 
 def forecast_table(found: Forecast) -> RenderableType:
     """A trajectory in a dozen rows, then how good it was where the truth is known."""
-    names = [name for name in found.table.columns if name != "load_kw"]
-    table = _table("UTC", *(_label(name) for name in names), "load kW", right=len(names) + 1)
+    names = sorted(map(str, found.table.columns), key=lambda name: name.startswith("load"))  # temperatures first
+    table = _table("UTC", *map(_label, names), right=len(names))
     rows = np.unique(np.linspace(0, len(found.table) - 1, SHOWN).round().astype(int))
     for time, row in found.table.iloc[rows].iterrows():
-        table.add_row(_when(time), *(f"{row[name]:.2f}" for name in names), f"{row['load_kw']:.2f}")
-    parts: list[RenderableType] = [Text(f"model: {found.model}\n"), table]
+        table.add_row(_when(time), *(f"{row[name]:.2f}" for name in names))
+    parts: list[RenderableType] = [Text(f"model: {found.model}\n"), table, *_more(len(rows), len(found.table))]
     if found.skill:
         judged = _table("from every origin", "origins", "error [K]", "no change [K]", right=3)
         for h in found.skill:
@@ -163,9 +164,9 @@ def flexibility_table(found: Flexibility) -> RenderableType:
         if found.cheapest is not None:
             cells += [found.cheapest.load.iloc[i], found.cheapest.temperature.iloc[i]]
         table.add_row(_when(line.name), *(f"{value:.2f}" for value in cells))
-    parts: list[RenderableType] = [head, table]
+    parts: list[RenderableType] = [head, table, *_more(len(rows), len(found.envelope))]
     if found.cheapest is not None:
-        saves = "" if found.saving is None else f": saves {found.saving:.2f}"
+        saves = "" if found.saving is None else f": saves {found.saving:.2f}, in the currency of the prices"
         parts.append(Text(
             f"\ncheapest schedule {found.cheapest.cost:.2f} ({found.cheapest.energy:.1f} kWh), baseline "
             f"{found.baseline.cost:.2f} ({found.baseline.energy:.1f} kWh){saves}"
@@ -197,7 +198,7 @@ def drift_table(found: Drift) -> RenderableType:
         cells = [
             f"{r.value:.4g} ({r.low:.3g} to {r.high:.3g}){' *' if r.drifted else ''}" for r in rows.itertuples()
         ]  # fmt: skip
-        table.add_row(Text(str(name)), *cells)  # as it is: [h] would be read as markup
+        table.add_row(str(name), *cells)
     return Group(table, *_warnings(found.warnings))
 
 
@@ -208,12 +209,22 @@ def _table(*names: str, right: int = 0) -> Table:
     return table
 
 
+def _or_infinity(hours: float) -> str:
+    return f"{hours:.3g}" if np.isfinite(hours) else "∞"
+
+
 def _kelvin(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
 def _label(name: str) -> str:
-    return {"aggregate_temp_c": "forecast °C", "truth_c": "truth °C"}.get(name, name.replace("_", " ") + " %")
+    if name in LABELS:
+        return LABELS[name]
+    return f"{name.replace('_', ' ')} % {'kW' if name.startswith('load') else '°C'}"  # an end of a band
+
+
+def _more(shown: int, of: int) -> list[RenderableType]:
+    return [Text(f"{shown} of {of} rows; -o writes all of them", style="dim")] if shown < of else []
 
 
 def _when(time: Any) -> str:

@@ -1,10 +1,12 @@
 """How a fit weighs its agents, how good the weights are, and who is missing: in words for people."""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
 from atdm.kernel.descent import Status
+from atdm.model.horizons import Horizon
 from atdm.protocol.account import BLOCK, GROWN, OTHER_COMPANY, OTHER_GRID, OTHER_WEIGHTING, SPENT, TOO_MANY_DAYS
 from atdm.protocol.company import BEFORE_FIRST, LEFT, NOT_YET, OTHER_STEP, PAUSED, TOO_FEW
 from atdm.result import Fit, percent
@@ -49,17 +51,27 @@ def search(fit: Fit) -> str:
     return f"converged after {fit.iterations} iterations at ridge {fit.ridge:g}"
 
 
-def goodness(fit: Fit) -> str:
-    """How good the model that is used is, beside no model at all."""
-    judged = [h for h in fit.horizons["chosen"] if h.rmse is not None]
+def goodness(found: Sequence[Horizon]) -> str:
+    """How good the model that is used is, beside no model at all; found: its errors on the test rows."""
+    judged = [h for h in found if h.rmse is not None]
     if not judged:
         return "There are no test rows without a gap to judge the model by."
     last = judged[-1]
     shorter = ", ".join(f"{h.rmse:.2f} K after {h.hours} h" for h in judged[:-1])
     return (
-        f"On rows it has not seen it is off by {shorter}{' and ' if shorter else ''}{last.rmse:.2f} K after "
+        f"On rows it has not seen the model is off by {shorter}{' and ' if shorter else ''}{last.rmse:.2f} K after "
         f"{last.hours} h, where “no change” is off by {last.persistence_rmse:.2f} K."
     )
+
+
+def no_better(found: Sequence[Horizon]) -> list[str]:
+    """At which horizons the model is not worth having; found: its errors on the test rows."""
+    poor = [h for h in found if h.rmse is not None and h.persistence_rmse is not None and h.rmse >= h.persistence_rmse]
+    return [
+        f"after {h.hours} h the model is no better than saying “no change” on the test rows: it is off by {h.rmse:.2f} "
+        f"K, “no change” by {h.persistence_rmse:.2f} K; more rows, or a cluster of more homes, may help"
+        for h in poor
+    ]
 
 
 def planning(fit: Fit) -> str:
@@ -68,10 +80,10 @@ def planning(fit: Fit) -> str:
     if judged is None:
         return ""
     if judged.coefficients is None or judged.excitation is None:
-        return f"no: {judged.refusal()}"
+        return f"No: {judged.refusal()}."
     e = judged.excitation
     gain = f"{e.response_24h:.3g} ± {e.standard_error:.2g} K"
-    return f"yes, with a model made for planning: 1 kW more for 24 h warms the cluster by {gain}"
+    return f"Yes, with a model made for planning: 1 kW more for 24 h warms the cluster by {gain}."
 
 
 def restarted(fit: Fit) -> str:

@@ -6,7 +6,7 @@ Rule 3: whoever reads says what it has seen and gets what changed since, so that
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from math import prod
@@ -69,6 +69,9 @@ class LiveState:
         self._ended: float | None = None
         self._round_began = 0.0
         self._states: list[str] = []
+        self._runs = 0
+        self._before: list[dict[str, Any]] = []  # what earlier runs of the same command taught
+        self._rows: list[dict[str, Any]] = []  # and this one with them
         begun = {
             "status": "starting", "text": "Starting", "protocol": "", "plan": "", "joined": 0, "inside": None,
             "attempt": None,
@@ -109,10 +112,12 @@ class LiveState:
         """Ended by whoever runs the command, who then does not want to wait for anything."""
         return bool(self._sections["run"]["status"] == "stopped")
 
-    def written(self, path: str | None) -> None:
-        """The report is there, at this path if it was written to disk."""
+    def written(self, path: str | None, good: str = "") -> None:
+        """The report is there, at this path if it was written to disk; good: how good the model is, in a sentence."""
         with self._lock:
             self._put("result", {**(self._sections["result"] or {}), "report": True, "path": path})
+            if good:
+                self._update("run", text=f"Done. {good}")
 
     # What events do
 
@@ -137,6 +142,7 @@ class LiveState:
         return name
 
     def _planned(self, event: events.Planned) -> None:
+        self._runs, self._before = self._runs + 1, self._rows
         self._states = [ABSENT] * len(event.agents)
         self._put("names", list(event.agents))
         self._put("out", [])
@@ -194,13 +200,14 @@ class LiveState:
         self._round_began = 0.0
 
     def _learned(self, event: events.Learned) -> None:
+        self._rows = _together(self._before, event.rows, self._collects)
         self._put("ledger", [
             {
                 "what": row["what"], "size": " × ".join(f"{n:,}" for n in row["shape"]), "times": row["times"],
                 "numbers": prod(row["shape"]) * row["times"], "means": meaning(row["what"], self._collects),
                 "grave": row["what"] in GRAVE,
             }
-            for row in event.rows
+            for row in self._rows
         ])  # fmt: skip
 
     def _finished(self, event: events.ModelReleased) -> None:
@@ -211,7 +218,7 @@ class LiveState:
             ("agents", f"{event.agents:,}"),
             ("rows released", f"{event.rows:,}"),
             *self._weights_facts(event),
-            ("totals opened", f"{event.sums}"),
+            *([] if self._collects else [("totals opened", f"{event.sums}")]),
             ("time, set-up apart", f"{event.seconds:.1f} s"),
         ]
         head = ["lag", *(f"{letter} [{unit}]" for _, letter, unit in COLUMNS)]
@@ -220,7 +227,8 @@ class LiveState:
         self._mark([a for a, state in enumerate(self._states) if state != OUT], DONE)
         result = {"facts": facts, "model": model, "notes": list(event.notes), "report": False, "path": None}
         self._put("result", result)
-        self._update("run", status="done", text=f"Done: R² {facts[0][1]} on the test rows")
+        plan = self._sections["run"]["plan"] if self._runs == 1 else ""  # of the last run alone
+        self._update("run", status="done", text="Done: the model is there", plan=plan)
 
     @property
     def _collects(self) -> bool:
@@ -230,7 +238,7 @@ class LiveState:
     def _weights_facts(self, event: events.ModelReleased) -> list[tuple[str, str]]:
         if self._collects:
             return [("weights", "equal")]
-        return [("status", f"{event.status}, {event.iterations} iterations"), ("ridge λ", f"{event.ridge:g}")]
+        return [("status", f"{event.status}, {event.iterations} iterations"), ("ridge λ", f"{event.ridge:g} K²")]
 
     def _end(self) -> None:
         self._ended, self._round_began = time.monotonic(), 0.0
@@ -259,6 +267,22 @@ class LiveState:
         events.Aborted: _aborted,
         events.Said: _said,
     }
+
+
+def _together(before: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], collects: bool) -> list[dict[str, Any]]:
+    """Two ledgers as one. Rows collected in portions add up to one series; anything else came so many times."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (*before, *rows):
+        series = collects and row["times"] == 1 and len(row["shape"]) == 1
+        key = (row["party"], row["what"], *(() if series else row["shape"]))
+        known = found.get(key)
+        if known is None:
+            found[key] = dict(row)
+        elif series:
+            known["shape"] = [known["shape"][0] + row["shape"][0]]
+        else:
+            known["times"] += row["times"]
+    return list(found.values())
 
 
 def _lag(model: dict[str, tuple[float, ...]], m: int) -> list[str]:

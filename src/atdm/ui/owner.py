@@ -144,6 +144,7 @@ def _what(asked: Asked | None) -> str:
         return "something that could not be read"
     rows = f"{asked.rows:,} rows of {spell(asked.step)}"
     if asked.protocol == "collect":
+        rows = f"up to {rows}"  # a run takes some days of what is announced, the next one goes on with the rest
         how = "" if asked.weights == "equal" else ", weighted as in an earlier fit"
         return f"mean temperature and heating of all homes together{how}: {rows}"
     if asked.protocol == "blind":

@@ -57,11 +57,11 @@ class Watch:
         self._say(text)
         self.report(Said(text))
 
-    def written(self, report: str, path: Path | None) -> None:
-        """The run's report, as a page and where it is on disk."""
+    def written(self, report: str, path: Path | None, good: str = "") -> None:
+        """The run's report, as a page and where it is on disk; good: how good the model is, in a sentence."""
         if self.site is not None:
             self.site.report = report
-        self.state.written(None if path is None else str(path))
+        self.state.written(None if path is None else str(path), good)
 
 
 @contextmanager

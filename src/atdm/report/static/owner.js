@@ -19,7 +19,8 @@
   const cell = (text, kind = "") => element("td", String(text), kind);
 
   const words = {
-    "takes part": () => state.home.under_way ? "Your home takes part, and is answering a question now." : "Your home takes part.",
+    "takes part": () => state.home.under_way ? "Your home takes part, and is answering a question now."
+      : state.home.homes ? "Your home takes part." : "Your home is ready to take part.",
     paused: () => `Paused${state.home.since ? ` since ${when(state.home.since)}` : ""}: your home stays out of every new question.`
       + (state.home.under_way ? " One that had begun is being finished." : ""),
     left: () => `Left for good${state.home.since ? ` on ${when(state.home.since)}` : ""}.`,
@@ -29,7 +30,7 @@
     document.body.dataset.choice = choice;
     put("status", words[choice]());
     put("server", (connected ? `Connected to ${server}. ` : `Not connected at present${server ? ` (${server})` : ""}: it tries again by itself. `)
-      + (homes ? `${homes} homes are enrolled.` : "Your home is not on a list of enrolled homes at present: it waits for one, or was taken off."));
+      + (homes ? `${homes} homes are enrolled.` : "It has no list of homes that names yours: the first one comes with the first question. If your home took part before, it was taken off."));
     put("pause", paused ? "Take part again" : "Pause");
     put("pause-now", paused ? "Your home stays out until you take part again." : "Your home answers every new question with “out”, until you take part again.");
     put("next-block", next_block);
