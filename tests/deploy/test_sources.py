@@ -333,7 +333,7 @@ def test_the_dither_is_as_wide_as_the_step_that_means_hide(tmp_path):
     with closing(start()) as running:
         assert running.agent.own.memory.quantum == 0.5  # 1e-4 by what the rows show
         source.end, source.quantum = NOW, 1.0
-        plan = Collect(step_seconds=HALF_HOUR, start=NOW // DAY * DAY - DAY, length=24)
+        plan = Collect(step_seconds=HALF_HOUR, start=NOW // DAY * DAY - 2 * DAY, length=24)  # whatever the hour
         announce = encode(Announce(plan=plan, roster=running.kept.newest().hash(), attempt=1))
         assert running.agent.receive(announce)
         assert running.agent.own.memory.quantum == 0.5  # rows that it had: no need to read on

@@ -65,7 +65,7 @@ def test_drift_is_drawn_and_printed():
     beta = found.table[found.table["quantity"] == "β1"]
     np.testing.assert_allclose(drawn["β1"]["95 % band [K/kW], lower"], beta["low"], rtol=1e-4)
     assert len(set(drawn["β1"]["first band [K/kW], upper"])) == 1
-    console = Console(record=True, width=200, file=StringIO())
+    console = Console(record=True, width=200, file=StringIO(), markup=False)  # as that of the commands
     console.print(drift_table(found))
     assert "τ2 [h]" in console.export_text()
 
