@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from atdm.protocol import account as book
-from atdm.protocol.account import Account, Answered, Judged, SavedAccount, Shown
+from atdm.protocol.account import Account, Answered, Begun, Judged, SavedAccount, Shown
 from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings
@@ -43,8 +43,8 @@ class Deaf(Account):
     def refuses_company(self, *given: Any) -> str | None:
         return self._heard(super().refuses_company(*given))
 
-    def refuses_question(self, days: Any, question: bytes, kind: Any, totals: int) -> str | None:
-        reason = super().refuses_question(days, question, kind, totals)
+    def refuses_question(self, fit: bytes, days: Any, question: bytes, kind: Any, totals: int) -> str | None:
+        reason = super().refuses_question(fit, days, question, kind, totals)
         return None if reason == book.NO_ROOM and kind in self.ignored else self._heard(reason)
 
     def refuses_fit(self, plan: Plan) -> str | None:
@@ -70,14 +70,15 @@ def claim(holds: bool, what: str) -> None:
 def written(account: Account) -> bytes:
     """As on disk, and the same bytes for the same account."""
     saved = account.saved()
-    parts = (sorted(saved.days.items()), sorted(saved.companies.items()), sorted(saved.questions.items()), saved.stamps)
-    return msgspec.msgpack.encode(parts)
+    parts = (sorted(part.items()) for part in (saved.days, saved.companies, saved.fits, saved.questions))
+    return msgspec.msgpack.encode((*parts, saved.stamps))
 
 
 def read(data: bytes, kind: type[Account]) -> Account:
-    days, companies, questions, stamps = msgspec.msgpack.decode(data, type=tuple[
-        list[tuple[int, book.Day]], list[tuple[bytes, bytes]], list[tuple[bytes, int]], book.Stamps])  # fmt: skip
-    return kind.restored(SavedAccount(dict(days), dict(companies), dict(questions), stamps))
+    days, companies, fits, questions, stamps = msgspec.msgpack.decode(data, type=tuple[
+        list[tuple[int, book.Day]], list[tuple[bytes, bytes]], list[tuple[bytes, book.Fit]], list[tuple[bytes, int]],
+        book.Stamps])  # fmt: skip
+    return kind.restored(SavedAccount(dict(days), dict(companies), dict(fits), dict(questions), stamps))
 
 
 def readings(*stamps: int) -> Readings:
@@ -202,16 +203,19 @@ class Questions(World):
             self.kind_of(question),
             self.name(fit, question),
         )
-        if account.refuses_question(days, name, kind, self.totals):
+        own = bytes([fit])
+        if account.refuses_question(own, days, name, kind, self.totals):
             return False
-        account.book(Answered(days, name, kind, self.plans[fit].hash()))
+        if own not in account.fits:
+            account.book(Begun(own, days, self.plans[fit].hash()))
+        account.book(Answered(own, name, kind))
         if kind == "release":
             stamps = np.array([self.stamp(day, 0) for day in self.over[fit]], dtype="<i8")
-            account.book(Shown(stamps.tobytes(), name))
+            account.book(Shown(stamps.tobytes()))
         return True
 
     def collect(self, account: Account, day: int, which: int, weights: int, grid: int) -> bool:
-        under = b"" if weights == EQUAL else self.name(*self.release(weights))
+        under = b"" if weights == EQUAL else bytes([self.release(weights)[0]])
         stamp = self.stamp(day, which)
         plan = Collect(step_seconds=grid * HOUR, start=stamp, length=1, fit=under)
         rows = readings(stamp)
@@ -424,8 +428,10 @@ class Calendar(World):
     def announce(self, account: Account, first: int, last: int, there: int) -> bool:
         days, name = tuple(range(FIRST + first, FIRST + last + 1)), bytes([first, last])
         _, _, opens = self.verdict(account, first, last, there)
-        if opens and account.refuses_question(days, name, "open", self.totals) is None:
-            account.book(Answered(days, name, "open", self.plan(first, last).hash()))
+        if opens and account.refuses_question(name, days, name, "open", self.totals) is None:
+            if name not in account.fits:
+                account.book(Begun(name, days, self.plan(first, last).hash()))
+            account.book(Answered(name, name, "open"))
         return True
 
     def asked(self, saved: bytes, running: tuple[int, bool], left: Said) -> Iterator[tuple[Action, tuple[int, bool]]]:
@@ -440,11 +446,8 @@ class Calendar(World):
         inside, few, opens = self.verdict(account, first, last, there)
         seen = Said(left.few | few, left.inside | inside, left.fitted)
         claim(not seen.few & seen.inside, "a day judged twice")
-        if (
-            opens
-            and account.refuses_question(range(FIRST + first, FIRST + last + 1), bytes([first, last]), "open", 2)
-            is None
-        ):
+        name, days = bytes([first, last]), range(FIRST + first, FIRST + last + 1)
+        if opens and account.refuses_question(name, days, name, "open", 2) is None:
             seen = seen._replace(fitted=left.fitted | set(range(first, last + 1)))
         claim(0 not in seen.inside, "a day before its key was enrolled")
         for day in range(self.days):

@@ -17,7 +17,7 @@ from atdm.errors import PeerError
 from atdm.protocol import account as book
 from atdm.protocol import agent as agent_module
 from atdm.protocol import messages as m
-from atdm.protocol.account import Account, Answered, Judged, Sent, Settled, Shown
+from atdm.protocol.account import Account, Answered, Begun, Judged, Sent, Settled, Shown
 from atdm.protocol.blind import veil as veil_module
 from atdm.protocol.company import TOO_FEW, Verdict, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
@@ -512,7 +512,8 @@ def assert_account_is(record: Record, account: Account) -> None:
         known = account.days[day]
         ids = book.identities_in(account.companies[known.company]) if known.company else None
         assert (known.judged, ids) == (record.judged.get(day), record.company.get(day))
-        assert (known.totals, known.signs, bool(known.fit)) == (
+        fit = account.fit_of(day)
+        assert (fit.totals, fit.signs, bool(known.fit) and (fit.released or not fit.days)) == (
             record.totals[day], record.signs[day], day in record.model)  # fmt: skip
         assert (known.weights, known.step) == (record.way.get(day), record.grid.get(day, 0))
     assert sorted(account.questions.values()) == sorted(n for n in record.questions.values() if n)
@@ -569,6 +570,10 @@ def company(*members: int) -> bytes:
     return b"".join(bytes([member]) * 32 for member in members)
 
 
+NOON = np.array([28 * DAY + 43200], dtype="<i8").tobytes()
+SHOWN_UNDER_IT = (Sent(NOON, bytes(8), bytes(8), bytes(1)), Shown(NOON, b"fit"))
+
+
 def after(*bookings) -> Account:
     account = Account()
     account.apply(bookings)
@@ -579,8 +584,9 @@ def given(weights: str, step: int = 3600) -> Settled:
     return Settled((28,), company(1), weights, step)
 
 
-def answered(kind: str, question: bytes = b"q", plan: Plan = FIT, days=(28,)) -> Answered:
-    return Answered(days, question, kind, plan.hash())
+def fitted(fit: bytes, *kinds: str, days=(28,)) -> list[book.AnyBooking]:
+    """A fit by the plan FIT that was asked so many questions."""
+    return [Begun(fit, days, FIT.hash()), *(Answered(fit, bytes([k]), kind) for k, kind in enumerate(kinds))]
 
 
 @pytest.mark.parametrize(("before", "plan", "expected"), [
@@ -592,12 +598,14 @@ def answered(kind: str, question: bytes = b"q", plan: Plan = FIT, days=(28,)) ->
     ([given("fitted")], EQUAL, book.OTHER_WEIGHTING),
     ([given("equal", 1800)], EQUAL, book.OTHER_GRID),
     ([given("fitted", 1800)], FIT, book.OTHER_GRID),
-    ([answered("open")], TWO, book.SPENT),
-    ([answered("total", bytes([k])) for k in range(5)], FIT, None),  # the same fit again: its questions decide
-    ([answered("release")], TWO, book.SPENT),
-    ([answered("release", b"fit")], OBSERVE, None),
-    ([answered("release", b"another")], OBSERVE, book.OTHER_WEIGHTING),
-    ([answered("total")], OBSERVE, book.OTHER_WEIGHTING),
+    (fitted(b"fit", "open"), TWO, book.SPENT),
+    (fitted(b"fit", *["total"] * 5), FIT, None),  # the same fit again: its questions decide
+    (fitted(b"fit", "release"), TWO, book.SPENT),
+    (fitted(b"fit", "release"), OBSERVE, None),
+    (fitted(b"another", "release"), OBSERVE, book.OTHER_WEIGHTING),
+    (fitted(b"another", "total"), OBSERVE, book.OTHER_WEIGHTING),
+    ([*fitted(b"fit", "release", days=(27,)), *SHOWN_UNDER_IT], FIT, book.SPENT),
+    ([*fitted(b"fit", "release", days=(27,)), *SHOWN_UNDER_IT], OBSERVE, None),
 ])  # fmt: skip
 def test_what_a_day_was_given_to_decides_what_it_can_be_given_to(before, plan, expected) -> None:
     wanted, fit = plan.totals if isinstance(plan, Plan) else 0, b"fit" if plan is OBSERVE else b""
@@ -605,12 +613,12 @@ def test_what_a_day_was_given_to_decides_what_it_can_be_given_to(before, plan, e
     assert after(*before).refuses(plan, 29, wanted, 5, fit) is None
 
 
-@pytest.mark.parametrize(("fitted", "start", "fine"), [
+@pytest.mark.parametrize(("days", "start", "fine"), [
     (range(110), 110, True), (range(111), 111, False), (range(120), 0, True), (range(120), 365, True),
     (range(120), 355, False), ([*range(60), *range(315, 365)], 400, True), ([*range(60), *range(314, 365)], 100, False),
 ])  # fmt: skip
-def test_fitted_weights_touch_at_most_120_of_any_365_days(fitted, start, fine) -> None:
-    account = after(answered("total", days=tuple(fitted)))
+def test_fitted_weights_touch_at_most_120_of_any_365_days(days, start, fine) -> None:
+    account = after(*fitted(b"fit", "total", days=tuple(days)))
     plan = msgspec.structs.replace(FIT, start=start * DAY)  # ten days
     assert account.refuses_fit(plan) == (None if fine else book.TOO_MANY_DAYS)
 
@@ -637,19 +645,20 @@ def test_beside_a_change_of_company_six_hours_are_not_given() -> None:
 def test_a_question_is_answered_four_times_and_a_new_one_where_there_is_room() -> None:
     account = Account()
 
-    def ask(question: bytes, kind: str, days=(1, 2)) -> str | None:
-        if (reason := account.refuses_question(days, question, kind, 5)) is None:
-            account.book(answered(kind, question, days=days))
+    def ask(question: bytes, kind: str, fit: bytes = b"f", days=(1, 2)) -> str | None:
+        if (reason := account.refuses_question(fit, days, question, kind, 5)) is None:
+            account.apply([Begun(fit, days, FIT.hash()), Answered(fit, question, kind)])
         return reason
 
     assert [ask(bytes([k]), "total" if k else "open") for k in range(6)] == [None] * 5 + [book.NO_ROOM]
     assert [ask(b"\0", "open") for _ in range(4)] == [None] * 3 + [book.ASKED_TOO_OFTEN]
     assert [ask(bytes([9, k]), "signs") for k in range(4)] == [None] * 3 + [book.NO_ROOM]
     assert [ask(b"r", "release") for _ in range(5)] == [None] * 4 + [book.ASKED_TOO_OFTEN]
-    assert ask(b"r2", "release") == ask(b"new", "total", (2, 3)) == book.NO_ROOM  # one day without room is enough
-    assert ask(b"o2", "open") == ask(b"o2", "open", (2, 3)) == book.NO_ROOM
-    assert ask(b"new", "total", (3,)) is None
-    assert {(d.totals, d.signs, d.fit) for d in account.days.values()} == {(5, 3, b"r"), (1, 0, b"")}
+    assert ask(b"r2", "release") == book.NO_ROOM
+    assert ask(b"o2", "open") == ask(b"o2", "open", b"g", (2, 3)) == book.NO_ROOM  # one day of another fit is enough
+    assert ask(b"o2", "open", b"g", (3,)) is None
+    found = [(fit.totals, fit.signs, fit.released) for fit in map(account.fit_of, range(1, 5))]
+    assert found == [(5, 3, True), (5, 3, True), (1, 0, False), (0, 0, False)]
 
 
 @pytest.mark.parametrize(("owners", "totals"), [(6, 1), (7, 2), (9, 2), (10, 3), (15, 4), (16, 5), (400, 5)])

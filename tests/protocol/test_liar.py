@@ -314,8 +314,8 @@ def test_a_fit_is_answered_four_times_with_the_same_numbers_and_booked_once():
     outcomes = [here.run(here.aggregator(here.plan())) for _ in range(4)]
     assert all(shown(each) == shown(outcomes[0]) for each in outcomes)
     for store in here.stores:
-        days = written(store).account.days.values()
-        assert {(day.totals, day.signs, bool(day.fit)) for day in days} == {(outcomes[0].sums, 1, True)}
+        fits = written(store).account.fits.values()
+        assert [(fit.totals, fit.signs, fit.released) for fit in fits] == [(outcomes[0].sums, 1, True)]
     assert here.run(here.aggregator(here.plan())) is None and ASKED_TOO_OFTEN in here.reasons[-1]
 
 
@@ -339,6 +339,6 @@ def test_a_run_broken_off_at_any_write_and_asked_again_gives_the_same_and_books_
         again = here.run(here.aggregator(plan), gone=left_out)
         assert again is not None and (first is None or shown(first) == shown(again)), here.reasons
         for i in {0, 1, 2, 3, 4} - left_out:
-            days = written(here.stores[i]).account.days.values()
-            assert {(d.totals, d.signs) for d in days} == {(again.sums, 1) if what == "fit" else (0, 0)}
+            fits = written(here.stores[i]).account.fits.values()
+            assert [(fit.totals, fit.signs) for fit in fits] == ([(again.sums, 1)] if what == "fit" else [])
     assert moment > (8 if what == "fit" else 4)

@@ -8,7 +8,7 @@ import pytest
 
 from atdm.kernel.descent import Descent
 from atdm.kernel.span import Span
-from atdm.protocol.account import NO_ROOM, Account, Answered
+from atdm.protocol.account import NO_ROOM, Account, Answered, Begun
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import script
 from atdm.protocol.blind.release import DEVIATES
@@ -29,7 +29,7 @@ def test_a_second_fit_over_a_day_is_refused_even_if_totals_are_left(other):
     aggregator, agents = parties(cluster, rules=RULES)
     lost = altering(Masked, lambda i, message: [message] if message.phase != "step" else [])
     drive(aggregator, agents, to_aggregator=lost)
-    assert agents[0].own.memory.account.days[first_day(aggregator._announce.plan)].totals == 2
+    assert agents[0].own.memory.account.fit_of(first_day(aggregator._announce.plan)).totals == 2
     again = announcing(agents, change(aggregator._announce.plan, **other), cluster, attempt=1)
     drive(again, agents)
     assert again.state is AggregatorState.ABORTED and again.desk is None, again.reasons
@@ -40,10 +40,10 @@ def test_a_second_fit_over_a_day_is_refused_even_if_totals_are_left(other):
 
 def test_a_day_is_opened_to_one_question_only():
     account = Account()
-    account.book(Answered((5,), b"first", "open", b"plan"))
-    assert account.refuses_question((4, 5), b"other", "open", 5) == NO_ROOM
-    assert account.refuses_question((4, 5), b"first", "open", 5) is None
-    assert account.refuses_question((4, 5), b"step", "total", 5) is None
+    account.apply([Begun(b"fit", (5,), b"plan"), Answered(b"fit", b"first", "open")])
+    assert account.refuses_question(b"other fit", (4, 5), b"other", "open", 5) == NO_ROOM
+    assert account.refuses_question(b"fit", (5,), b"first", "open", 5) is None
+    assert account.refuses_question(b"fit", (5,), b"step", "total", 5) is None
 
 
 def test_a_key_enrolled_later_gives_no_earlier_day():

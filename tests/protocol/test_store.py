@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.protocol.account import Answered, Judged, Shown
+from atdm.protocol.account import Answered, Begun, Judged, Shown
 from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, Total, encode
 from atdm.protocol.options import fit_options
@@ -216,10 +216,11 @@ def test_a_snapshot_holds_everything_an_agent_knows() -> None:
     memory.account.book(Judged((0, 1), (2,)))
     readings = Readings(time, np.linspace(18, 22, 24), np.linspace(0, 3, 24), time % 7200 == 0)
     assert memory.account.settle(readings, company, "fitted", 3600) == (0,)
-    memory.account.book(Answered((0,), b"question", "release", b"plan"))
-    memory.account.book(Shown(time[:5].astype("<i8").tobytes(), b"question"))
+    memory.account.book(Begun(b"fit", (0,), b"plan"))
+    memory.account.book(Answered(b"fit", b"question", "release"))
+    memory.account.book(Shown(time[:5].astype("<i8").tobytes()))
     for run in range(MOST_FITS + 2):  # of which the last are kept
-        memory.consent(Consented(run=bytes([run]), question=b"question", company=company, weight=1 / 32,
+        memory.consent(Consented(run=bytes([run]), fit=b"fit", company=company, weight=1 / 32,
                                  step_seconds=9, end=1))  # fmt: skip
     snapshot = encode_snapshot(Snapshot(b"me", memory, b"seen", (b"reply",)))
     again = decode_snapshot(snapshot)

@@ -670,8 +670,10 @@ class Simulation:
                 continue
             account = written(home.store).account
             most = self.rules.totals_for(len(self.homes))
-            for known in account.days.values():
-                need(known.totals <= most and known.signs <= MOST_SIGNS, f"home {i} gave more than a day has room for")
+            for fit in account.fits.values():
+                need(fit.totals <= most and fit.signs <= MOST_SIGNS, f"home {i} gave more than a day has room for")
+            fitted = [day for fit in account.fits.values() for day in fit.days]
+            need(len(set(fitted)) == len(fitted), f"home {i} gave a day to two fits")
             settled = {day for day, known in account.days.items() if known.company}
             need(set(home.witness.company) <= settled, f"home {i} gave a day that is not settled")
             need(max(account.questions.values(), default=0) <= MOST_ASKINGS, f"home {i} answered a question too often")

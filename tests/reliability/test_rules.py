@@ -16,7 +16,7 @@ from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.kernel.estimate import Estimate
 from atdm.protocol import account as rules_of
-from atdm.protocol.account import Account, Answered, Settled
+from atdm.protocol.account import Account, Begun, Settled
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import release, script
 from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, first_scale, step_values
@@ -127,7 +127,7 @@ def test_readings_that_came_after_a_fit_began_are_not_in_it() -> None:
     known, early = Account(), readings(count=40)
     known.settle(early, ids(1, 2, 3), "fitted", STEP)
     assert len(known.repeatable(readings(count=96)).time) == 96
-    known.book(Answered((FIRST,), b"q", "open", b"plan"))
+    known.book(Begun(b"fit", (FIRST,), b"plan"))
     assert known.repeatable(readings(count=96)).time.tolist() == [*early.time, *readings(FIRST + 1).time]
 
 
@@ -179,7 +179,7 @@ def test_readings_stay_as_they_first_left() -> None:
 
 
 def consented(end: int = FIRST * DAY - STEP) -> Consented:
-    return Consented(run=b"r", question=b"q", company=ids(1), weight=0.1, step_seconds=STEP, end=end)
+    return Consented(run=b"r", fit=b"f", company=ids(1), weight=0.1, step_seconds=STEP, end=end)
 
 
 @pytest.mark.parametrize("plan, known, why", [

@@ -650,7 +650,7 @@ class Year:
             need(shown == dict(house.witness.shown), f"{house.name}: its account says otherwise than its messages")
             need(max(shown.values(), default=0) <= ASKINGS, f"{house.name}: a stamp was shown too often")
             for day, known in account.days.items():
-                need(known.totals == known.signs == 0 and not known.fit, f"{house.name}: day {day} entered a fit")
+                need(not known.fit and not account.fits, f"{house.name}: day {day} entered a fit")
                 need(known.weights in (None, "equal") and known.step in (0, STEP), f"{house.name}: day {day}")
             self.seen["accounts read"] += 1
 

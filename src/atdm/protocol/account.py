@@ -1,7 +1,7 @@
 """What an agent has given of itself, for life: by UTC day and, where readings left, by time stamp.
 
-    day      in or out (judged once) · way of weighting, or opened · company · grid · totals and counts of signs
-             answered · the plan they belong to · the fit it is shown under
+    day      in or out (judged once) · way of weighting, or opened · company · grid · the fit it belongs to
+    fit      its plan and days · totals and counts of signs answered over them · whether its model was released
     stamp    temperature and load as first sent, and how often the stamp was shown
     question hash of everything a total depends on, and how often it was answered
 
@@ -69,13 +69,20 @@ class Settled(Booking, frozen=True):
     step: int  # s
 
 
-class Answered(Booking, frozen=True):
-    """A question of a fit over these days."""
+class Begun(Booking, frozen=True):
+    """A fit, to which these days belong for life."""
 
+    fit: bytes  # hash of company, plan and rows
     days: tuple[int, ...]
+    plan: bytes  # hash
+
+
+class Answered(Booking, frozen=True):
+    """A question of a fit."""
+
+    fit: bytes
     question: bytes
     kind: Kind
-    plan: bytes  # hash
 
 
 class Sent(Booking, frozen=True):
@@ -88,13 +95,13 @@ class Sent(Booking, frozen=True):
 
 
 class Shown(Booking, frozen=True):
-    """State and load of these stamps, to the aggregator; fit: the one whose weights it was, empty for equal ones."""
+    """State and load of these stamps, to the aggregator; fit: the earlier one whose weights it was, if any."""
 
     time: bytes  # int64 [s]
     fit: bytes = b""
 
 
-AnyBooking = Judged | Settled | Answered | Sent | Shown
+AnyBooking = Judged | Settled | Begun | Answered | Sent | Shown
 
 
 class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
@@ -104,14 +111,24 @@ class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     weights: ShownAs | None = None
     company: bytes = b""  # hash; empty until the first reading left
     step: int = 0  # s
+    fit: bytes = b""  # that began over it, or under whose weights it was shown
+
+
+class Fit(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """What the account says of a fit; a day has no other, so that its limits are those of each of its days."""
+
+    plan: bytes
+    days: tuple[int, ...]
     totals: int = 0
     signs: int = 0
-    plan: bytes = b""  # of the fit that asked last
-    fit: bytes = b""  # question of the release, or the fit it is observed under
+    released: bool = False
+
+
+NO_FIT = Fit(b"", ())
 
 
 class Stamps(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
-    """A Sent that is whole: arrays by time."""
+    """All that was Sent, and how often it was shown: arrays by time."""
 
     def __repr__(self) -> str:
         return f"Stamps({len(self.time) // 8})"
@@ -123,11 +140,15 @@ class Stamps(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     shown: bytes = b""
 
 
+COLUMNS = {"time": "<i8", "temperature": "<f8", "load": "<f8", "filled": "u1", "shown": "u1"}  # of Stamps, and of Sent
+
+
 class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An account as it is written down."""
 
     days: dict[int, Day]
     companies: dict[bytes, bytes]
+    fits: dict[bytes, Fit]
     questions: dict[bytes, int]
     stamps: Stamps
 
@@ -158,6 +179,7 @@ def identities_in(company: bytes) -> frozenset[bytes]:
 class Account:
     days: dict[int, Day] = field(default_factory=dict)
     companies: dict[bytes, bytes] = field(default_factory=dict)  # hash → identity keys in order
+    fits: dict[bytes, Fit] = field(default_factory=dict)
     questions: dict[bytes, int] = field(default_factory=dict)  # hash → times answered
     time: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # stamps that left, ascending
     temperature: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -184,16 +206,24 @@ class Account:
         if opened:
             return None  # its readings are the aggregator's, however often it asks
         if isinstance(plan, Collect):
-            other_fit = known.fit != fit and (known.fit != b"" or known.totals > 0)
-            return OTHER_WEIGHTING if fit and other_fit else None
-        if known.plan == plan.hash():
-            return None  # the same fit again: its questions decide
-        return SPENT if known.fit or known.totals or totals > most else None  # two fits over a day differ by few homes
+            return OTHER_WEIGHTING if fit and known.fit not in (b"", fit) else None
+        if known.fit:  # the same fit again: its questions decide; two fits over a day differ by few homes
+            return None if self.fit_of(day).plan == plan.hash() else SPENT
+        return SPENT if totals > most else None
+
+    def fit_of(self, day: int) -> Fit:
+        """The fit that began over a day."""
+        known = self.fits.get(self.days[day].fit, NO_FIT) if day in self.days else NO_FIT
+        return known if day in known.days else NO_FIT
+
+    def _fitted(self) -> set[int]:
+        """Days over which a fit began."""
+        return {day for fit in self.fits.values() for day in fit.days}
 
     def refuses_fit(self, plan: Plan) -> str | None:
         """Why fitted weights would touch too many days."""
-        fitted = {day for day, known in self.days.items() if known.totals}
-        days = np.array(sorted(fitted | set(range(first_day(plan), first_day(plan) + day_count(plan)))))
+        asked = range(first_day(plan), first_day(plan) + day_count(plan))
+        days = np.array(sorted(self._fitted().union(asked)))
         crowded = days[FITTED_DAYS:] - days[:-FITTED_DAYS] < OF_DAYS if len(days) > FITTED_DAYS else np.array([False])
         return TOO_MANY_DAYS if crowded.any() else None
 
@@ -237,22 +267,22 @@ class Account:
         answer: IntArray = np.where(at >= 0, self.shown[at] if len(self.shown) else 0, 0).astype(np.int64)
         return answer
 
-    def refuses_question(self, days: Iterable[int], question: bytes, kind: Kind, totals: int) -> str | None:
+    def refuses_question(self, fit: bytes, days: Iterable[int], question: bytes, kind: Kind, totals: int) -> str | None:
         """A question answered before is free, and gets the same answer, up to four times in all."""
         times = self.questions.get(question, 0)
         if times >= MOST_ASKINGS:
             return ASKED_TOO_OFTEN
         if times:
             return None
-        known = [self.days[day] for day in days if day in self.days]
+        known = self.fits.get(fit, NO_FIT)
         if kind == "open":
-            spent = any(day.totals for day in known)
+            spent = any(self.fit_of(day).totals for day in days)
         elif kind == "total":
-            spent = any(day.totals >= totals for day in known)
+            spent = known.totals >= totals
         elif kind == "signs":
-            spent = any(day.signs >= MOST_SIGNS for day in known)
+            spent = known.signs >= MOST_SIGNS
         else:
-            spent = any(day.fit for day in known)
+            spent = known.released
         return NO_ROOM if spent else None
 
     def as_sent(self, readings: Readings, rows: IntArray) -> Readings:
@@ -276,10 +306,9 @@ class Account:
 
     def repeatable(self, readings: Readings) -> Readings:
         """Without readings that came in after a fit over their day had begun: with them it would be another fit."""
-        begun = [day for day, known in self.days.items() if known.totals]
-        if not begun:
+        if not self.fits:
             return readings
-        late = np.isin(readings.time // DAY, begun) & (positions(self.time, readings.time) < 0)
+        late = np.isin(readings.time // DAY, list(self._fitted())) & (positions(self.time, readings.time) < 0)
         return readings.at(np.flatnonzero(~late)) if late.any() else readings
 
     # What is booked
@@ -325,6 +354,10 @@ class Account:
             self.companies[hashed] = booking.company
             for day in self._each(booking.days):
                 day.company, day.weights, day.step = hashed, booking.weights, booking.step
+        elif isinstance(booking, Begun):
+            self.fits.setdefault(booking.fit, Fit(booking.plan, booking.days))
+            for day in self._each(booking.days):
+                day.fit = booking.fit
         elif isinstance(booking, Answered):
             self._answered(booking)
         elif isinstance(booking, Sent):
@@ -337,28 +370,22 @@ class Account:
         self.questions[booking.question] = times + 1
         if times:
             return
-        plan, kind = booking.plan, booking.kind
-        for day in self._each(booking.days):
-            day.plan = plan
-            if kind == "signs":
-                day.signs += 1
-            elif kind == "release":
-                day.fit = booking.question
-            else:
-                day.totals += 1
+        fit = self.fits[booking.fit]
+        if booking.kind == "signs":
+            fit.signs += 1
+        elif booking.kind == "release":
+            fit.released = True
+        else:
+            fit.totals += 1
 
     def _sent(self, booking: Sent) -> None:
         added = _stamps(booking.time)
         at = np.searchsorted(self.time, added)
-
-        def merged(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.insert(old, at, new) if len(old) else new
-
-        self.time = merged(self.time, added)  # type: ignore[assignment]
-        self.temperature = merged(self.temperature, np.frombuffer(booking.temperature, "<f8"))  # type: ignore[assignment]
-        self.load = merged(self.load, np.frombuffer(booking.load, "<f8"))  # type: ignore[assignment]
-        self.filled = merged(self.filled, np.frombuffer(booking.filled, np.uint8))  # type: ignore[assignment]
-        self.shown = merged(self.shown, np.zeros(len(added), dtype=np.uint8))  # type: ignore[assignment]
+        new: dict[str, NDArray[Any]] = {"time": added, "shown": np.zeros(len(added), np.uint8)}
+        for name, kind in COLUMNS.items():
+            old = getattr(self, name)
+            values = new[name] if name in new else np.frombuffer(getattr(booking, name), kind)
+            setattr(self, name, np.insert(old, at, values) if len(old) else values)
 
     def _shown(self, time: IntArray, fit: bytes) -> None:
         self.shown = self.shown.copy()
@@ -376,20 +403,12 @@ class Account:
     # Written down
 
     def saved(self) -> SavedAccount:
-        stamps = Stamps(
-            self.time.astype("<i8").tobytes(), self.temperature.astype("<f8").tobytes(),
-            self.load.astype("<f8").tobytes(), self.filled.tobytes(), self.shown.tobytes(),
-        )  # fmt: skip
-        return SavedAccount(self.days, self.companies, self.questions, stamps)
+        columns = (getattr(self, name).astype(kind, copy=False).tobytes() for name, kind in COLUMNS.items())
+        return SavedAccount(self.days, self.companies, self.fits, self.questions, Stamps(*columns))
 
     @classmethod
     def restored(cls, saved: SavedAccount) -> "Account":
-        s = saved.stamps
-        time, temperature, load = np.frombuffer(s.time, "<i8"), np.frombuffer(s.temperature), np.frombuffer(s.load)
-        filled, shown = np.frombuffer(s.filled, np.uint8), np.frombuffer(s.shown, np.uint8)
-        if len({len(time), len(temperature), len(load), len(filled), len(shown)}) != 1:
+        columns: list[Any] = [np.frombuffer(getattr(saved.stamps, name), kind).copy() for name, kind in COLUMNS.items()]
+        if len(set(map(len, columns))) != 1:
             raise ValueError("stamps of different numbers")
-        return cls(
-            dict(saved.days), dict(saved.companies), dict(saved.questions),
-            time.astype(np.int64), temperature.astype(float), load.astype(float), filled.copy(), shown.copy(),
-        )  # fmt: skip
+        return cls(dict(saved.days), dict(saved.companies), dict(saved.fits), dict(saved.questions), *columns)

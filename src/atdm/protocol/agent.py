@@ -289,7 +289,7 @@ class Agent:
             self._see_quantum()
         owners = self.roster.owners()
         totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
-        fit = self.own.memory.fits[plan.fit].question if isinstance(plan, Collect) and plan.fit else b""
+        fit = self.own.memory.fits[plan.fit].fit if isinstance(plan, Collect) and plan.fit else b""
         since = self.roster.members[self.roster.index(self._identity.public)].since
         return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit, since)
 

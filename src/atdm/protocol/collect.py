@@ -89,7 +89,7 @@ class CollectPart(Part):
         shown = readings.at(np.flatnonzero(everybody[self.given]))  # of the rows this agent gives
         if len(shown.time):
             self.own.memory.account.settle(shown, run.company, run.collect.weights, run.collect.step_seconds)
-            fit = b"" if self.fit is None else self.fit.question
+            fit = b"" if self.fit is None else self.fit.fit
             self.own.memory.account.book(Shown(shown.time.astype("<i8").tobytes(), fit))
         state, load = np.zeros(len(self.times)), np.zeros(len(self.times))
         part = 1.0 if self.fit is None else self.fit.weight  # equal weights are divided by K once, at the aggregator

@@ -24,7 +24,7 @@ from atdm.errors import DataError
 from atdm.protocol.account import Account, AnyBooking, SavedAccount
 from atdm.protocol.options import OwnerChoice
 
-SCHEMA = 3  # 1 and 2 were the first edition's
+SCHEMA = 4  # 1 and 2 were the first edition's; 3 counted the totals of a fit with each of its days
 RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
 UNREADABLE = f"the agent's state cannot be read: {RESTORE}"
 T = TypeVar("T", bound=msgspec.Struct)
@@ -51,7 +51,7 @@ class Consented(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A fit to whose release this agent sent its part, and its own weight in it."""
 
     run: bytes
-    question: bytes  # of the release: the same for runs that repeat it
+    fit: bytes  # hash of company, plan and rows: the same for runs that repeat it
     company: bytes  # identity keys of those in the run, in order
     weight: float  # ξ_i
     step_seconds: int
@@ -157,9 +157,8 @@ def _disclose(data: bytes, kind: type[T]) -> T:
         schema, body = msgspec.msgpack.decode(data, type=tuple[int, msgspec.Raw])
         if schema != SCHEMA:
             raise DataError(
-                f"the agent's state is of schema {schema}, this version reads {SCHEMA}: the first edition of "
-                "blind kept another account, which cannot be carried over; enrol the agent anew and give it a new "
-                "state folder"
+                f"the agent's state is of schema {schema}, this version reads {SCHEMA}: an earlier one kept another "
+                "account, which cannot be carried over; enrol the agent anew and give it a new state folder"
             )
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

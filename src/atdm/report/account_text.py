@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from atdm.protocol.account import MOST_ASKINGS, Account, Day, identities_in
+from atdm.protocol.account import MOST_ASKINGS, Account, Day, Fit, identities_in
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY
 from atdm.protocol.rules import Rules
@@ -41,7 +41,7 @@ def statement(
 def _row(
     day: int, known: Day, account: Account, names: Mapping[bytes, str], sent: tuple[int, int, int, int]
 ) -> dict[str, Any]:
-    company = identities_in(account.companies.get(known.company, b""))
+    company, fit = identities_in(account.companies.get(known.company, b"")), account.fit_of(day)
     return {
         "day": str(datetime.fromtimestamp(day * DAY, UTC).date()),
         "in": known.judged,
@@ -52,13 +52,13 @@ def _row(
         "rows_shown": sent[1],
         "rows_filled": sent[2],
         "rows_repeated": sent[3],
-        "totals": known.totals,
-        "model_released": bool(known.totals and known.fit),
-        "left": _left(known, len(company), shown=sent[1]),
+        "totals": fit.totals,
+        "model_released": fit.released,
+        "left": _left(known, fit, len(company), shown=sent[1]),
     }
 
 
-def _left(known: Day, agents: int, shown: int) -> str:
+def _left(known: Day, fit: Fit, agents: int, shown: int) -> str:
     """What can still be asked of this day, in words."""
     if known.weights is None:
         return "equal or fitted weights" if known.judged else "nothing: too few readings"
@@ -67,9 +67,9 @@ def _left(known: Day, agents: int, shown: int) -> str:
     if known.weights == "equal":
         all_shown = known.step and shown * known.step >= DAY
         return "nothing: all rows shown" if all_shown else "rows not shown yet, to the same company"
-    if known.fit:
+    if fit.released or (known.fit and not fit.days):  # a day of a fit, or one that was shown under its weights
         return "rows after the fit, under its weights"
-    return f"{max(Rules().totals_for(agents) - known.totals, 0)} totals, to the same company"
+    return f"{max(Rules().totals_for(agents) - fit.totals, 0)} totals, to the same company"
 
 
 def account_table(found: dict[str, Any]) -> RenderableType:

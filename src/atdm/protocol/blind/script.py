@@ -26,7 +26,7 @@ from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
 from atdm.kernel.span import Span
-from atdm.protocol.account import Answered, Kind, Shown, company_hash
+from atdm.protocol.account import Answered, Begun, Kind, Shown, company_hash
 from atdm.protocol.blind.direction import (
     OwnSeries,
     RidgeLadder,
@@ -108,7 +108,8 @@ class BlindPart(Part):
         self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.parts = np.empty(0)  # q_i: this agent's coefficients of the totals
         self.asked: Ask | None = None  # None: waiting for the group secret
-        self.question = b""  # hash of everything the next answer depends on, from the rows kept on
+        self.fit = b""  # hash of company, plan and rows kept, once they are known
+        self.question = b""  # hash of everything the next answer depends on, from then on
         self.days: tuple[int, ...] = ()  # UTC days of the kept rows
         self._consented: Consented | None = None
         self._first: list[Message] = []  # of the leader, before its part of the release
@@ -188,7 +189,8 @@ class BlindPart(Part):
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
         self._plan_hash = self._once(self.plan.hash)
         company = company_hash(run.company)
-        self.question = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
+        self.fit = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
+        self.question = self.fit
         return sent
 
     def _public(self, opened: Opened) -> tuple[Span, Inputs]:
@@ -320,13 +322,15 @@ class BlindPart(Part):
     def _book(self, phase: str, kind: Kind) -> None:
         account, question = self.own.memory.account, self._hashed("asked", phase)
         most = self.own.rules.totals_for(self.session.run.owners)
-        if (reason := account.refuses_question(self.days, question, kind, most)) is not None:
+        if (reason := account.refuses_question(self.fit, self.days, question, kind, most)) is not None:
             raise RunAborted(reason)
-        account.book(Answered(self.days, question, kind, self._plan_hash))
+        if self.fit not in account.fits:
+            account.book(Begun(self.fit, self.days, self._plan_hash))
+        account.book(Answered(self.fit, question, kind))
         if kind == "release":
-            account.book(Shown(self.kept.astype("<i8").tobytes(), question))
+            account.book(Shown(self.kept.astype("<i8").tobytes()))
             self._consented = Consented(
-                run=self.session.run.id, question=question, company=self.session.run.company, weight=self.weight,
+                run=self.session.run.id, fit=self.fit, company=self.session.run.company, weight=self.weight,
                 step_seconds=self.plan.step_seconds, end=int(self.session.run.rows()[-1]),
             )  # fmt: skip
 
