@@ -116,7 +116,7 @@ def test_an_agent_refuses_the_state_of_another_and_of_another_schema() -> None:
     with pytest.raises(UsageError, match="another agent's"):
         here.agent(0)
     snapshot = encode_snapshot(Snapshot(b"", Memory()))
-    for schema in (2, 4):
+    for schema in (2, 3, 5):
         here.stores[0] = Ram(msgspec.msgpack.encode([schema, *msgspec.msgpack.decode(snapshot)[1:]]))
         with pytest.raises(DataError, match=f"schema {schema}"):
             here.agent(0)
