@@ -12,19 +12,20 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from atdm.protocol import account as book
-from atdm.protocol.account import Account, Answered, Begun, Judged, SavedAccount, Shown
+from atdm.protocol.account import Account, Answered, Begun, Judged, Shown
 from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Member, Roster, owners_of
 from atdm.protocol.rules import Rules
+from atdm.protocol.store import Memory, Snapshot, disclose, enclose
 
 FIRST = 28 * 700 - 2  # UTC day: two days of a block, then those of the next
 HOUR = 3600
@@ -69,16 +70,13 @@ def claim(holds: bool, what: str) -> None:
 
 def written(account: Account) -> bytes:
     """As on disk, and the same bytes for the same account."""
-    saved = account.saved()
-    parts = (sorted(part.items()) for part in (saved.days, saved.companies, saved.fits, saved.questions))
-    return msgspec.msgpack.encode((*parts, saved.stamps))
+    parts = {name: dict(sorted(getattr(account, name).items())) for name in ("days", "companies", "fits", "questions")}
+    return enclose(Snapshot(b"", Memory(replace(account, **parts))))
 
 
 def read(data: bytes, kind: type[Account]) -> Account:
-    days, companies, fits, questions, stamps = msgspec.msgpack.decode(data, type=tuple[
-        list[tuple[int, book.Day]], list[tuple[bytes, bytes]], list[tuple[bytes, book.Fit]], list[tuple[bytes, int]],
-        book.Stamps])  # fmt: skip
-    return kind.restored(SavedAccount(dict(days), dict(companies), dict(fits), dict(questions), stamps))
+    account = disclose(data, Snapshot).memory.account
+    return kind(**{each.name: getattr(account, each.name) for each in fields(account)})
 
 
 def readings(*stamps: int) -> Readings:

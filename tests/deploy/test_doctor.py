@@ -22,7 +22,7 @@ from atdm.deploy.server import make_server_certificate
 from atdm.errors import UsageError
 from atdm.protocol.account import Account
 from atdm.protocol.readings import Readings
-from atdm.protocol.store import Memory, Snapshot, encode_snapshot
+from atdm.protocol.store import Memory, Snapshot, enclose
 from atdm.transport.disk import SMALL, Disk
 from tests.protocol.drive import seeded
 
@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Path:
     account.settle(Readings(stamps, np.full(2, TEMPERATURE), np.full(2, LOAD)), bytes(64), "equal", 3600)
     (folder / "state").mkdir(mode=0o700)
     identity = SigningKey(read_key_file(folder / "identity.key")).public
-    Disk(folder / "state" / "journal").replace(encode_snapshot(Snapshot(identity, Memory(account=account))))
+    Disk(folder / "state" / "journal").replace(enclose(Snapshot(identity, Memory(account=account))))
     (folder / TABLE).write_text(f"time,indoor_temp_c,load_kw\n2024-01-01T00:00Z,{TEMPERATURE},{LOAD}\n")
     return folder
 

@@ -25,9 +25,9 @@ from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.roster import Member, could_collude, owners_of, sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.session import make_keys, make_ready
-from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
+from atdm.protocol.store import Memory, Snapshot, disclose, enclose
 from tests.protocol.drive import said
-from tests.protocol.world import Ram
+from tests.protocol.world import Ram, saved
 
 # The model: what docs/spec.md §6 says of one home, in sets and dictionaries
 
@@ -684,10 +684,10 @@ def test_ten_years_of_hourly_rows_are_kept_in_less_than_four_megabytes() -> None
         memory.account.book(Settled(days, rng.bytes(64 * 32), "equal", 3600))
         memory.account.book(Sent(block.tobytes(), *(c.astype("<f8").tobytes() for c in columns), bytes(len(block))))
         memory.account.book(Shown(block.tobytes()))
-    snapshot = encode_snapshot(Snapshot(bytes(32), memory))
+    snapshot = enclose(Snapshot(bytes(32), memory))
     assert len(snapshot) < 4e6
-    again = decode_snapshot(snapshot).memory.account
-    assert again.saved() == memory.account.saved() and len(again.time) == len(hours)
+    again = disclose(snapshot, Snapshot).memory.account
+    assert saved(again) == saved(memory.account) and len(again.time) == len(hours)
     began = time.perf_counter()
     assert again.refuses(EQUAL, 3000, 0, 5, b"") is None and (again.asked(hours[-24:]) == 1).all()
     assert again.refuses_company((3649,), company(1)) == book.OTHER_COMPANY

@@ -9,7 +9,7 @@ from atdm.protocol.messages import Ready, Refuse
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import MOST_DAYS
 from atdm.protocol.rules import Rules
-from atdm.protocol.store import Entry, decode_entry, encode_entry
+from atdm.protocol.store import Entry, disclose, enclose
 from tests.clusters import tiny
 from tests.protocol.world import World
 
@@ -64,19 +64,19 @@ def test_without_its_choice_in_the_journal_the_run_would_be_lost():
     here = Owned("paused")
     here.says()
     entries = here.stores[HOME].entries
-    entry = decode_entry(entries[0])
+    entry = disclose(entries[0], Entry)
     assert entry.choice == "paused"
-    entries[0] = encode_entry(msgspec.structs.replace(entry, choice="takes part"))
+    entries[0] = enclose(msgspec.structs.replace(entry, choice="takes part"))
     here.restart(HOME)
     assert here.agent(HOME).state is AgentState.LOST
 
 
 def test_journals_from_before_there_was_a_choice_are_read():
     entry = Entry(message=b"m", answer=b"h", bookings=())
-    body = msgspec.msgpack.decode(encode_entry(entry))
-    assert decode_entry(encode_entry(entry)).choice == "takes part"
+    body = msgspec.msgpack.decode(enclose(entry))
+    assert disclose(enclose(entry), Entry).choice == "takes part"
     del body[1]["choice"]
-    assert decode_entry(msgspec.msgpack.encode(body)) == entry
+    assert disclose(msgspec.msgpack.encode(body), Entry) == entry
 
 
 def test_a_window_too_long_for_bits_is_refused_in_the_same_words():

@@ -19,12 +19,12 @@ from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, Total, encode
 from atdm.protocol.options import fit_options
 from atdm.protocol.readings import Readings
-from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
+from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, disclose, enclose
 from atdm.run import fit, make_plan, simulate
 from atdm.transport.disk import Disk, lock
 from tests.clusters import tiny
 from tests.protocol.drive import said
-from tests.protocol.world import LOOSE, Killed, Ram, World, after, written
+from tests.protocol.world import LOOSE, Killed, Ram, World, after, saved, written
 
 AGENTS, SEED = 4, 3
 ENTRIES = [b"one", b"", b"a longer entry"]
@@ -94,16 +94,17 @@ def left_after(who: int, messages: int) -> World:
 def test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_it_did_before() -> None:
     calm, here = world(), left_after(OTHER, messages=6)
     first = calm.run(calm.aggregator(calm.plan()))
-    before = written(here.stores[OTHER]).account.saved()
-    assert before.questions and before.stamps.time
+    account = written(here.stores[OTHER]).account
+    before = saved(account)
+    assert account.questions and len(account.time)
     here.cluster = replace(here.cluster, temperature=here.cluster.temperature + 0.5)
     here.restart(OTHER)
     agent = here.agent(OTHER)
-    assert agent.state is AgentState.LOST and agent.own.memory.account.saved() == before
+    assert agent.state is AgentState.LOST and saved(agent.own.memory.account) == before
     (reply,) = said(agent, Total(run=bytes(32), step=9, words=bytes(8 * 5000)))
     assert "cannot resume" in reply.reason
     here.restart(OTHER)
-    assert here.agent(OTHER).state is AgentState.WAITING and here.agent(OTHER).own.memory.account.saved() == before
+    assert here.agent(OTHER).state is AgentState.WAITING and saved(here.agent(OTHER).own.memory.account) == before
     again = here.run(here.aggregator(here.plan()))
     np.testing.assert_array_equal(again.estimate.state, first.estimate.state)
 
@@ -115,7 +116,7 @@ def test_an_agent_refuses_the_state_of_another_and_of_another_schema() -> None:
     here.restart(0)
     with pytest.raises(UsageError, match="another agent's"):
         here.agent(0)
-    snapshot = encode_snapshot(Snapshot(b"", Memory()))
+    snapshot = enclose(Snapshot(b"", Memory()))
     for schema in (2, 3, 5):
         here.stores[0] = Ram(msgspec.msgpack.encode([schema, *msgspec.msgpack.decode(snapshot)[1:]]))
         with pytest.raises(DataError, match=f"schema {schema}"):
@@ -222,12 +223,12 @@ def test_a_snapshot_holds_everything_an_agent_knows() -> None:
     for run in range(MOST_FITS + 2):  # of which the last are kept
         memory.consent(Consented(run=bytes([run]), fit=b"fit", company=company, weight=1 / 32,
                                  step_seconds=9, end=1))  # fmt: skip
-    snapshot = encode_snapshot(Snapshot(b"me", memory, b"seen", (b"reply",)))
-    again = decode_snapshot(snapshot)
-    assert encode_snapshot(again) == snapshot and (again.seen, again.replies) == (b"seen", (b"reply",))
+    snapshot = enclose(Snapshot(b"me", memory, b"seen", (b"reply",)))
+    again = disclose(snapshot, Snapshot)
+    assert enclose(again) == snapshot and (again.seen, again.replies) == (b"seen", (b"reply",))
     assert again.memory.fits == memory.fits and (again.memory.quantum, again.memory.serial) == (0.05, 7)
     assert list(memory.fits) == [bytes([run]) for run in range(2, MOST_FITS + 2)]
-    assert again.memory.account.saved() == memory.account.saved()
+    assert saved(again.memory.account) == saved(memory.account)
     np.testing.assert_array_equal(again.memory.account.shown, [1] * 5 + [0] * 19)
 
 

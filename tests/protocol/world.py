@@ -15,7 +15,7 @@ import numpy as np
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.errors import PeerError
-from atdm.protocol.account import company_hash
+from atdm.protocol.account import Account, company_hash
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected
@@ -27,7 +27,7 @@ from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import Member, Roster, sign_roster
 from atdm.protocol.rules import Rules, least_owners
-from atdm.protocol.store import Memory, Store, decode_entry, decode_snapshot
+from atdm.protocol.store import Entry, Memory, Snapshot, Store, disclose, enclose
 from atdm.run import make_plan, weather_of
 from tests.protocol.drive import decoded, said
 
@@ -81,12 +81,17 @@ def after(who: int, messages: int) -> Deaf:
     return deaf
 
 
+def saved(account: Account) -> bytes:
+    """An account as it is written down."""
+    return enclose(Snapshot(b"", Memory(account)))
+
+
 def written(store: Store) -> Memory:
     """What is written down, without playing anything again."""
     snapshot, entries = store.read()
-    memory = decode_snapshot(snapshot).memory
+    memory = disclose(snapshot, Snapshot).memory
     for entry in entries:
-        memory.account.apply(decode_entry(entry).bookings)
+        memory.account.apply(disclose(entry, Entry).bookings)
     return memory
 
 

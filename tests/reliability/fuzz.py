@@ -42,7 +42,7 @@ from atdm.model.fitted import Model
 from atdm.protocol.messages import decode_to_agent, decode_to_aggregator
 from atdm.protocol.readings import Weather
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.store import Snapshot, decode_entry, decode_snapshot, encode_snapshot
+from atdm.protocol.store import Entry, Snapshot, disclose, enclose
 from atdm.run import fit
 from atdm.transport import frames
 from atdm.transport.disk import Disk
@@ -208,7 +208,7 @@ def targets() -> tuple[Target, ...]:
     down = tuple({data for p in PROTOCOLS for data, _ in recorded(p).down[MEMBER]})
     up = tuple({data for p in PROTOCOLS for _, data in recorded(p).up})
     agent = stand(place("done"))
-    snapshot = encode_snapshot(Snapshot(agent._identity.public, agent.own.memory))
+    snapshot = enclose(Snapshot(agent._identity.public, agent.own.memory))
     store: Ram = stand(place("running/step"))._store
     disk = Disk(folder / "journal")
     disk.replace(store.snapshot)
@@ -246,8 +246,8 @@ def targets() -> tuple[Target, ...]:
         Target("decode_to_agent", down, lambda data: decode_to_agent(data, LIMIT), 40),
         Target("decode_to_aggregator", up, lambda data: decode_to_aggregator(data, LIMIT), 40),
         Target("deploy.describe", down + up, describe, 10),
-        Target("decode_snapshot", (snapshot, store.snapshot), decode_snapshot, 20),
-        Target("decode_entry", tuple(store.entries), decode_entry, 20),
+        Target("a snapshot", (snapshot, store.snapshot), lambda data: disclose(data, Snapshot), 20),
+        Target("an entry", tuple(store.entries), lambda data: disclose(data, Entry), 20),
         Target("frames.decode", pieces, frames.decode, 20),
         Target("frames.unpack_answers", (frames.pack_answers([b"abc", b""]),), frames.unpack_answers, 20),
         Target("notices.unpack", (pack([roster, sky]), pack([sky])), unpack, 20),

@@ -34,7 +34,7 @@ from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session
-from atdm.protocol.store import decode_entry
+from atdm.protocol.store import Entry, disclose
 from tests.protocol.world import Killed, Ram, written
 
 ASKINGS, SIGNS, BLOCK, HOLE = 4, 3, 28, 6 * 3600  # of one question or stamp; of a day; days; s
@@ -128,7 +128,7 @@ class Home:
         except Killed:
             self.agent = None
             self.seen.append("killed")
-            if self.store.entries and decode_entry(self.store.entries[-1]).message == data:
+            if self.store.entries and disclose(self.store.entries[-1], Entry).message == data:
                 self.witness.saw(to_agent.decode(data), [], [], veil, self)  # taken; what it answers leaves later
             raise
         except PeerError as error:

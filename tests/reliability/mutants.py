@@ -32,6 +32,7 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind import direction, layouts, release, script, veil
 from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.blind.direction import RidgeLadder
+from atdm.protocol.blind.release import Sealed
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import CollectPart
@@ -314,7 +315,7 @@ MUTANTS = (
     Mutant("sum", "the context is chained over every total as received",
            (Edit(veil, "next_context", 'digest("blind context", context, total)', 'digest("blind context", context)'),),
            claims.test_the_context_hashes_every_total_as_received),
-    Mutant("sum", "totals come in order", off((BlindPart, "receive", "total.step != self.step")),
+    Mutant("sum", "totals come in order", off((BlindPart, "receive", "message.step != self.step")),
            of_an_agent("running/open")),
     Mutant("sum", "a nonce masks one vector", off((prg._Used, "spend", "nonce in self._nonces")),
            a_nonce_is_accepted_once),
@@ -495,7 +496,7 @@ MUTANTS = (
            test_store.test_an_agent_whose_store_fails_hands_out_nothing_more),
     Mutant("account", "it is this agent's own", off((Agent, "_resume", "snapshot.identity != self._identity.public")),
            test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
-    Mutant("account", "it is of this edition", off((store, "_disclose", "schema != SCHEMA")),
+    Mutant("account", "it is of this edition", off((store, "disclose", "schema != SCHEMA")),
            test_store.test_an_agent_refuses_the_state_of_another_and_of_another_schema),
     Mutant("account", "the weight stays although the end was not heard",
            (Edit(BlindPart, "remember", "self.own.memory.consent(self._consented)", "pass"),),
@@ -741,12 +742,12 @@ MUTANTS = (
     Mutant("release", "a seal is of one run and context",
            gone(BlindPart, "_seal_key", "self.session.run.id", "self._veil.context"), vector("unsealed")),
     Mutant("release", "a seal has the size of its numbers",
-           off((release, "unpack_sealed", "len(data) != 8 * sum(sizes)")), vector("bad_seal_one_word_short")),
+           off((Sealed, "unpack", "len(data) != cls.size(plan, totals)")), vector("bad_seal_one_word_short")),
     Mutant("release", "a question follows from the rows, the plan and the company",
            gone(BlindPart, "_settle", "company", "self.kept.tobytes()"),
            vector("questions")),
     Mutant("release", "a question follows from every sum opened before it",
-           (Edit(BlindPart, "receive", 'self._hashed("answered", self.asked.phase, words)', "self.question"),),
+           (Edit(BlindPart, "_accept", 'self._hashed("answered", phase, words)', "self.question"),),
            vector("questions")),
     Mutant("release", "a question follows from the seal",
            gone(BlindPart, "_take_seal", "numbers"), vector("unsealed")),
@@ -754,12 +755,12 @@ MUTANTS = (
            gone(release, "verify", "converged == own.converged"),
            claims.test_a_leader_that_denies_that_its_descent_converged_ends_the_run),
     Mutant("release", "c is finite",
-           off((release, "unpack_sealed", "not (np.isfinite(weights).all() and np.isfinite(previous).all())")),
+           off((Sealed, "unpack", "not (np.isfinite(weights).all() and np.isfinite(previous).all())")),
            vector("bad_seal_with_an_infinite_weight")),
     Mutant("release", "not before the seal", off((BlindDesk, "_release", "not self._seal")),
            claims.test_a_part_of_a_release_before_the_seal_is_ignored),
     Mutant("release", "a seal is no larger than its numbers",
-           off((BlindDesk, "_pass_seal", "len(message.box) > sealed_size(self.run.plan, self._sums) + BOX_BYTES")),
+           off((BlindDesk, "_pass_seal", "len(message.box) > Sealed.size(self.run.plan, self._sums) + BOX_BYTES")),
            claims.test_a_seal_larger_than_its_numbers_ends_the_run),
     Mutant("release", "a box of a release is of one run",
            gone(release, "seal_release", "run") + gone(release, "open_release", "run"),
@@ -889,7 +890,7 @@ MUTANTS = (
     Mutant("messages", "outsiders' refusals are not heard", off((Aggregator, "_refused", "sender not in self._place")),
            partial(test_matrix.test_the_aggregator_ignores_whoever_is_not_in_the_company, messages.Refuse)),
     Mutant("messages", "the end of another run is ignored",
-           off((Agent, "_stop", "expect(message, Abort).run not in known")), of_an_agent("running/open")),
+           off((Agent, "_stop", "wire.expect(message, wire.Abort).run not in known")), of_an_agent("running/open")),
     Mutant("messages", "words of others are one printable line",
            (Edit(messages, "one_line", 'c if c.isprintable() else " "', "c"),), ONE_LINE),
     Mutant("messages", "no days beyond number are answered",

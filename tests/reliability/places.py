@@ -21,7 +21,7 @@ from atdm.protocol.messages import Abort, Announce, Message, ToAgent, ToAggregat
 from atdm.protocol.opened import OpenDesk, OpenPart
 from atdm.protocol.plan import AnyPlan
 from atdm.protocol.session import announce_hash
-from atdm.protocol.store import decode_entry, encode_entry
+from atdm.protocol.store import Entry, disclose, enclose
 from atdm.run import weather_of
 from tests.clusters import tiny
 from tests.protocol.world import Ram, World
@@ -136,8 +136,8 @@ def stand(place: Place) -> Agent:
         except UsageError:
             store.broken = False
     elif place.then == "lost":
-        last = decode_entry(store.entries[-1])
-        store.entries[-1] = encode_entry(msgspec.structs.replace(last, answer=bytes(32)))
+        last = disclose(store.entries[-1], Entry)
+        store.entries[-1] = enclose(msgspec.structs.replace(last, answer=bytes(32)))
         world.restart(place.who)
         agent = world.agent(place.who)
     return agent

@@ -56,7 +56,7 @@ from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, positions, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules, least_owners
-from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
+from atdm.protocol.store import Entry, Snapshot, answer_hash, disclose
 from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
 from atdm.run import make_plan, weather_of
 from tests.clusters import tiny
@@ -340,10 +340,10 @@ class Simulation:
     def _journalled(self, i: int, message: Masked | Release, replies: list[bytes]) -> None:
         """Words leave: written down first, with what they cost."""
         store = self.homes[i].store
-        if not store.entries and store.snapshot and list(decode_snapshot(store.snapshot).replies) == replies:
+        if not store.entries and store.snapshot and list(disclose(store.snapshot, Snapshot).replies) == replies:
             return  # sent again: killed while joining the next run, it still has the last answer of the one before
         need(bool(store.entries), "words left before anything was written down")
-        entry = decode_entry(store.entries[-1])
+        entry = disclose(store.entries[-1], Entry)
         need(entry.answer == answer_hash(replies), "words left that are not the ones written down")
         phase, booked = getattr(message, "phase", "release"), {type(b): b for b in entry.bookings}
         shows = self.homes[i].witness.shows

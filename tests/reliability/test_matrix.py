@@ -38,7 +38,7 @@ from atdm.protocol.messages import (
     encode,
 )  # fmt: skip
 from atdm.protocol.registry import REGISTRY
-from atdm.protocol.store import Snapshot, encode_snapshot
+from atdm.protocol.store import Snapshot, enclose
 from tests.clusters import tiny
 from tests.protocol.world import LOOSE, World
 from tests.reliability.places import (
@@ -166,7 +166,7 @@ def expected(place: Place, kind: type, variant: str) -> tuple[str, list[str]]:
 def everything(agent: Agent) -> tuple:
     """All that a message may have changed."""
     part, store = agent.part, agent._store
-    memory = encode_snapshot(Snapshot(agent._identity.public, agent.own.memory))
+    memory = enclose(Snapshot(agent._identity.public, agent.own.memory))
     return (agent.state, phase_of(agent), getattr(part, "step", -1), getattr(part, "context", b""), memory,
             store.snapshot, tuple(store.entries), agent._last[0])  # fmt: skip
 

@@ -42,10 +42,10 @@ from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check
 from atdm.protocol.readings import Readings, Weather, coarser, dithered
 from atdm.protocol.roster import check_roster, sign_roster
 from atdm.protocol.rules import Rules, check_agents, refuses
-from atdm.protocol.store import Consented, Memory, decode_entry, decode_snapshot, encode_entry
+from atdm.protocol.store import Consented, Entry, Memory, Snapshot, disclose, enclose
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
-from tests.protocol.world import LOOSE, World, after, written
+from tests.protocol.world import LOOSE, World, after, saved, written
 from tests.reliability.places import MEMBER, announcement, place, recorded, stand
 
 BIG = 10**9
@@ -399,7 +399,7 @@ def test_the_quantum_of_the_dither_is_what_was_found_and_survives_a_restart() ->
     agent._renew = lambda: later
     agent._verdict(world.plan(ridge=5.0))
     assert agent.own.memory.quantum == pytest.approx(0.5)
-    assert decode_snapshot(agent._snapshot(b"", [])).memory.quantum == agent.own.memory.quantum
+    assert disclose(agent._snapshot(b"", []), Snapshot).memory.quantum == agent.own.memory.quantum
 
 
 def test_what_an_agent_filled_in_itself_says_nothing_of_its_sensor() -> None:
@@ -527,10 +527,10 @@ def test_a_journal_that_gives_another_answer_is_not_gone_on_with() -> None:
     """Its run is over; what it cost stays on the account."""
     world = World(tiny(2, agents=4, rows=60), 2)
     assert world.run(world.aggregator(world.plan()), deaf=after(1, 6)) is None
-    store, before = world.stores[1], written(world.stores[1]).account.saved()
-    store.entries[-1] = encode_entry(msgspec.structs.replace(decode_entry(store.entries[-1]), answer=bytes(32)))
+    store, before = world.stores[1], saved(written(world.stores[1]).account)
+    store.entries[-1] = enclose(msgspec.structs.replace(disclose(store.entries[-1], Entry), answer=bytes(32)))
     world.restart(1)
-    assert world.agent(1).state == "lost" and world.agent(1).own.memory.account.saved() == before
+    assert world.agent(1).state == "lost" and saved(world.agent(1).own.memory.account) == before
 
 
 def test_rows_that_nobody_offered_end_the_run() -> None:

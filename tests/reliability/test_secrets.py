@@ -210,13 +210,13 @@ def test_enrolment_keeps_keys_in_files_of_mode_0600_and_out_of_everything_public
 
 def secretive_objects(agent: Agent) -> list[object]:
     part, memory = agent.part, agent.own.memory
-    saved = memory.account.saved()
-    sent = Sent(saved.stamps.time, saved.stamps.temperature, saved.stamps.load, saved.stamps.filled)
+    known = memory.account
+    sent = Sent(*(column.tobytes() for column in (known.time, known.temperature, known.load, known.filled)))
     entry = Entry(message=b"", answer=b"", seed=agent._seed, bookings=(sent,))
     fit = Consented(run=bytes(32), fit=b"", company=b"", weight=float(part.parts[0]), step_seconds=1, end=0)
     return [
         agent, agent.own, agent.own.readings, agent.own.host, memory, memory.account, part, part.session,
-        agent._identity, agent._exchange, part._veil, part._veil._stream, entry, fit, sent, saved, saved.stamps,
+        agent._identity, agent._exchange, part._veil, part._veil._stream, entry, fit, sent,
         Snapshot(agent._identity.public, memory), MaskSet([(1, bytes(32))]), Stream(bytes(32)), agent.own.rules,
         part.session.run, agent.own.notebook,
     ]  # fmt: skip

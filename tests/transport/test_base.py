@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from atdm.errors import DataError
 from atdm.protocol.readings import Readings
-from atdm.protocol.store import Memory, Snapshot, decode_snapshot, encode_snapshot
+from atdm.protocol.store import Memory, Snapshot, disclose, enclose
 from atdm.transport import disk as module
 from atdm.transport.difference import difference, rebuilt
 from atdm.transport.disk import MAGIC, ON_BASE, SMALL, Disk
@@ -38,7 +38,7 @@ class Life:
 
     def snapshot(self) -> bytes:
         message, reply = self.rng.bytes(300), self.rng.bytes(90)  # of the last run
-        return encode_snapshot(Snapshot(bytes(32), self.memory, message, (reply,)))
+        return enclose(Snapshot(bytes(32), self.memory, message, (reply,)))
 
 
 @given(old=st.binary(max_size=300), new=st.binary(max_size=300))
@@ -82,7 +82,7 @@ def test_an_account_is_read_as_it_was_written_and_costs_few_bytes(tmp_path, monk
         disk.append(b"an entry")
     found, entries = Disk(disk.path).read()
     assert found == snapshot and entries == [b"an entry"]
-    assert decode_snapshot(found).memory.account.time.tolist() == life.memory.account.time.tolist()
+    assert disclose(found, Snapshot).memory.account.time.tolist() == life.memory.account.time.tolist()
     files = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert len(files) == 2 and sum(files.values()) < 2 * len(snapshot)
     print(f"{sum(written) / 1e6:.1f} MB instead of {whole / 1e6:.1f} MB")

@@ -36,7 +36,7 @@ from atdm.protocol.plan import AnyPlan, Collect
 from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
-from atdm.protocol.store import decode_entry, decode_snapshot, newest_serial
+from atdm.protocol.store import Entry, Snapshot, disclose, newest_serial
 from atdm.transport.disk import Disk, lock, replace_file
 from atdm.transport.nats import AgentLink, NatsConfig
 
@@ -117,7 +117,7 @@ def prepare_agent(
     held = lock(state)
     try:
         saved, journal = Disk(state / JOURNAL).read()
-        seen = 0 if saved is None else newest_serial(decode_snapshot(saved).memory, map(decode_entry, journal))
+        seen = 0 if saved is None else newest_serial(disclose(saved, Snapshot).memory, _entries(journal))
         kept = Kept(state, keys, roster, weather, say, least=seen)
         begun = _roster_of_run(journal, kept, seen)
         agent = Agent(
@@ -151,10 +151,14 @@ def _see_step(agent: Agent, own: OwnReadings) -> None:
     memory.quantum = max(memory.quantum, min(own.quantum, MOST_QUANTUM))
 
 
+def _entries(journal: Sequence[bytes]) -> list[Entry]:
+    return [disclose(data, Entry) for data in journal]
+
+
 def _roster_of_run(journal: Sequence[bytes], kept: Kept, seen: int) -> Roster | None:
     """The roster that the unfinished run in a journal was announced for: it goes on under that one, also where a newer
     one has come since. None where there is no run, or where a newer one was asked for since. seen: its number."""
-    messages = [entry.message for entry in map(decode_entry, journal) if entry.message]
+    messages = [entry.message for entry in _entries(journal) if entry.message]
     try:
         first = decode_to_agent(messages[0], len(messages[0])) if messages else None
     except PeerError:  # of another version: the agent says that the run is lost
@@ -189,9 +193,9 @@ def read_account(state: Path) -> Account:
     saved, entries = Disk(state / JOURNAL).read()
     if saved is None:
         raise no_account(state)
-    account = decode_snapshot(saved).memory.account
+    account = disclose(saved, Snapshot).memory.account
     for entry in entries:
-        account.apply(decode_entry(entry).bookings)
+        account.apply(disclose(entry, Entry).bookings)
     return account
 
 

@@ -127,32 +127,6 @@ class Fit(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
 NO_FIT = Fit(b"", ())
 
 
-class Stamps(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
-    """All that was Sent, and how often it was shown: arrays by time."""
-
-    def __repr__(self) -> str:
-        return f"Stamps({len(self.time) // 8})"
-
-    time: bytes = b""
-    temperature: bytes = b""
-    load: bytes = b""
-    filled: bytes = b""
-    shown: bytes = b""
-
-
-COLUMNS = {"time": "<i8", "temperature": "<f8", "load": "<f8", "filled": "u1", "shown": "u1"}  # of Stamps, and of Sent
-
-
-class SavedAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An account as it is written down."""
-
-    days: dict[int, Day]
-    companies: dict[bytes, bytes]
-    fits: dict[bytes, Fit]
-    questions: dict[bytes, int]
-    stamps: Stamps
-
-
 def days_of(time: IntArray) -> tuple[int, ...]:
     """UTC days of ascending stamps."""
     day = time // DAY
@@ -175,7 +149,7 @@ def identities_in(company: bytes) -> frozenset[bytes]:
     return frozenset(company[i : i + KEY_BYTES] for i in range(0, len(company), KEY_BYTES))
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(repr=False)
 class Account:
     days: dict[int, Day] = field(default_factory=dict)
     companies: dict[bytes, bytes] = field(default_factory=dict)  # hash → identity keys in order
@@ -186,7 +160,11 @@ class Account:
     load: FloatArray = field(default_factory=lambda: np.empty(0))
     filled: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
     shown: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
-    _new: list[AnyBooking] = field(default_factory=list)  # since the last `booked`
+
+    def __post_init__(self) -> None:
+        self._new: list[AnyBooking] = []  # since the last `booked`: no field, those are written down
+        if len({len(self.time), len(self.temperature), len(self.load), len(self.filled), len(self.shown)}) != 1:
+            raise ValueError("stamps of different numbers")
 
     def __repr__(self) -> str:
         return f"Account({len(self.days)} days, {len(self.time)} stamps, {len(self.questions)} questions)"
@@ -381,11 +359,16 @@ class Account:
     def _sent(self, booking: Sent) -> None:
         added = _stamps(booking.time)
         at = np.searchsorted(self.time, added)
-        new: dict[str, NDArray[Any]] = {"time": added, "shown": np.zeros(len(added), np.uint8)}
-        for name, kind in COLUMNS.items():
+        columns: dict[str, NDArray[Any]] = {
+            "time": added,
+            "temperature": np.frombuffer(booking.temperature, "<f8"),
+            "load": np.frombuffer(booking.load, "<f8"),
+            "filled": np.frombuffer(booking.filled, np.uint8),
+            "shown": np.zeros(len(added), np.uint8),
+        }
+        for name, new in columns.items():
             old = getattr(self, name)
-            values = new[name] if name in new else np.frombuffer(getattr(booking, name), kind)
-            setattr(self, name, np.insert(old, at, values) if len(old) else values)
+            setattr(self, name, np.insert(old, at, new) if len(old) else new)
 
     def _shown(self, time: IntArray, fit: bytes) -> None:
         self.shown = self.shown.copy()
@@ -399,16 +382,3 @@ class Account:
 
     def _company(self, day: int) -> bytes:
         return self.days[day].company if day in self.days else b""
-
-    # Written down
-
-    def saved(self) -> SavedAccount:
-        columns = (getattr(self, name).astype(kind, copy=False).tobytes() for name, kind in COLUMNS.items())
-        return SavedAccount(self.days, self.companies, self.fits, self.questions, Stamps(*columns))
-
-    @classmethod
-    def restored(cls, saved: SavedAccount) -> "Account":
-        columns: list[Any] = [np.frombuffer(getattr(saved.stamps, name), kind).copy() for name, kind in COLUMNS.items()]
-        if len(set(map(len, columns))) != 1:
-            raise ValueError("stamps of different numbers")
-        return cls(dict(saved.days), dict(saved.companies), dict(saved.fits), dict(saved.questions), *columns)

@@ -19,26 +19,9 @@ import numpy as np
 
 from atdm.crypto.keys import ExchangeKey, SigningKey
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.protocol import messages as wire
 from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge
 from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import (
-    Abort,
-    Announce,
-    Ask,
-    Finished,
-    Keys,
-    Message,
-    Receipts,
-    Refuse,
-    RunMessage,
-    Seal,
-    Secret,
-    ToAgent,
-    Total,
-    decode_to_agent,
-    encode,
-    expect,
-)  # fmt: skip
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, last_row
@@ -47,19 +30,10 @@ from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
 from atdm.protocol.rules import Rules, refuses
 from atdm.protocol.session import RandomBytes, Session, announce_hash, begin_run, make_ready
-from atdm.protocol.store import (
-    Entry,
-    Memory,
-    Snapshot,
-    Store,
-    answer_hash,
-    decode_entry,
-    decode_snapshot,
-    encode_entry,
-    encode_snapshot,
-    newest_serial,
-)  # fmt: skip
+from atdm.protocol.store import Entry, Memory, Snapshot, Store, answer_hash, disclose, enclose, newest_serial
 
+Handler = Callable[["Agent", wire.ToAgent], list[wire.Message]]
+TO_PART = (wire.Secret, wire.Seal, wire.Total, wire.Ask, wire.Receipts)  # of a run under way
 ANNOUNCEMENT = 2**16  # bytes, of the flags of the rows it asks for: some 500 000 rows
 ANY_MESSAGE = 2**24  # bytes; an agent that lost its run no longer knows what should come, and only refuses it
 
@@ -116,7 +90,7 @@ class Agent:
         self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster or NOBODY, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
-        self._announce: Announce  # of the run that was joined last,
+        self._announce: wire.Announce  # of the run that was joined last,
         self._seed: bytes  # its randomness
         self._exchange: ExchangeKey  # and this agent's key in it
         self._owner = owner
@@ -154,14 +128,14 @@ class Agent:
         return replies
 
     def _answer(self, data: bytes) -> list[bytes]:
-        message = decode_to_agent(data, self.limit())
+        message = wire.decode_to_agent(data, self.limit())
         handler = self.TRANSITIONS.get((self.state, type(message)))
         if handler is None:
             raise PeerError(f"{type(message).__name__} while {self.state}: ignored by agent {self.name}")
         try:
-            return [encode(reply) for reply in handler(self, message)]
+            return [wire.encode(reply) for reply in handler(self, message)]
         except (RunAborted, DataError, UsageError) as error:
-            return [encode(self._refuse(str(error)))]
+            return [wire.encode(self._refuse(str(error)))]
 
     # What survives a restart
 
@@ -178,17 +152,17 @@ class Agent:
             self._store.replace(self._snapshot(*self._last))
             seed, bookings = self._seed, ()
         entry = Entry(message=data, answer=answer_hash(replies), seed=seed, choice=self._choice, bookings=bookings)
-        self._store.append(encode_entry(entry))
+        self._store.append(enclose(entry))
 
     def _keep_serial(self, known: int) -> None:
         """Write down the number of a newer roster that came with nothing this agent accepts."""
         if self._store is not None and self.own.memory.serial > known:
             state, self.state = self.state, AgentState.HALTED
-            self._store.append(encode_entry(Entry(serial=self.own.memory.serial)))
+            self._store.append(enclose(Entry(serial=self.own.memory.serial)))
             self.state = state
 
     def _snapshot(self, seen: bytes, replies: list[bytes]) -> bytes:
-        return encode_snapshot(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
+        return enclose(Snapshot(self._identity.public, self.own.memory, seen, tuple(replies)))
 
     def _resume(self, store: Store) -> None:
         """Take up where the store ends, by playing the messages of the unfinished run again."""
@@ -196,14 +170,14 @@ class Agent:
         if saved is None:
             saved = self._snapshot(b"", [])
             store.replace(saved)
-        snapshot, entries = decode_snapshot(saved), [decode_entry(data) for data in journal]
+        snapshot, entries = disclose(saved, Snapshot), [disclose(data, Entry) for data in journal]
         if snapshot.identity != self._identity.public:
             raise UsageError(f"the state given to agent {self.name} is another agent's: give it its own folder")
         self.own = replace(self.own, memory=snapshot.memory)
         self._last = (snapshot.seen, list(snapshot.replies))
         snapshot.memory.serial = newest_serial(snapshot.memory, entries)
         if not self._play([entry for entry in entries if entry.message]):
-            memory = decode_snapshot(saved).memory  # as before the run, and what the run is known to have cost
+            memory = disclose(saved, Snapshot).memory  # as before the run, and what the run is known to have cost
             memory.serial = self.own.memory.serial
             for entry in entries:
                 memory.account.apply(entry.bookings)
@@ -237,9 +211,9 @@ class Agent:
             return ANNOUNCEMENT + (129 + day_count(self._announce.plan) // 8) * len(self.roster)
         return ANNOUNCEMENT
 
-    def _join(self, message: ToAgent) -> list[Message]:
+    def _join(self, message: wire.ToAgent) -> list[wire.Message]:
         """(waiting, Announce): say on which days this agent is in."""
-        announce = expect(message, Announce)
+        announce = wire.expect(message, wire.Announce)
         under_way = self.state is AgentState.RUNNING  # while joined, nothing has left yet
         if under_way and announce.attempt <= self._announce.attempt:
             raise PeerError(f"announcement no newer than the run that agent {self.name} is in: ignored")
@@ -305,14 +279,14 @@ class Agent:
             return "the plan's weather is not this agent's: publish the rows that the enrolment authority signed"
         return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
 
-    def _agree(self, message: ToAgent) -> list[Message]:
+    def _agree(self, message: wire.ToAgent) -> list[wire.Message]:
         """(joined, Keys): check the company and everybody's keys, make the masks, begin the protocol."""
         self._choice = self._owner()  # keys may come long after the announcement, and nothing has left yet
         if (reason := BY_CHOICE[self._choice]) is not None:
             raise RunAborted(reason)
         try:
             self._find_roster(self._announce.roster)
-            run = begin_run(self._announce, self.roster, expect(message, Keys))
+            run = begin_run(self._announce, self.roster, wire.expect(message, wire.Keys))
             place = place_of(self._identity.public, run.members)
             if place is None:
                 raise RunAborted("this agent is not in the company")
@@ -330,9 +304,9 @@ class Agent:
         self.state = AgentState.RUNNING
         return self.part.begin()
 
-    def _run(self, message: ToAgent) -> list[Message]:
+    def _run(self, message: wire.ToAgent) -> list[wire.Message]:
         """(running, …): the protocol's own table."""
-        if self.part is None or not isinstance(message, RunMessage) or message.run != self.part.session.run.id:
+        if self.part is None or not isinstance(message, wire.RunMessage) or message.run != self.part.session.run.id:
             raise PeerError("message of another run: ignored")
         replies = self.part.receive(message)
         if self.part.finished:
@@ -340,23 +314,23 @@ class Agent:
             self._leave(AgentState.DONE)
         return replies
 
-    def _stop(self, message: ToAgent) -> list[Message]:
+    def _stop(self, message: wire.ToAgent) -> list[wire.Message]:
         """(…, Abort): forget the run."""
         known = {announce_hash(self._announce)}
         if self.part is not None:
             known.add(self.part.session.run.id)
-        if expect(message, Abort).run not in known:
+        if wire.expect(message, wire.Abort).run not in known:
             raise PeerError("end of another run: ignored")
         self._leave(AgentState.ABORTED)
         return []
 
-    def _say_lost(self, message: ToAgent) -> list[Message]:
+    def _say_lost(self, message: wire.ToAgent) -> list[wire.Message]:
         """(lost, …): end for everybody what this agent cannot resume."""
         return [self._refuse("this agent restarted and cannot resume byte for byte: run again")]
 
-    def _refuse(self, reason: str) -> Refuse:
+    def _refuse(self, reason: str) -> wire.Refuse:
         self._leave(AgentState.ABORTED)
-        return Refuse(reason=f"{self.name}: {reason}")
+        return wire.Refuse(reason=f"{self.name}: {reason}")
 
     def _leave(self, state: AgentState) -> None:
         """The run is over for this agent; what it learned for later runs stays."""
@@ -364,26 +338,11 @@ class Agent:
             self.part.remember()
         self.state, self.part = state, None
 
-    TRANSITIONS: dict[tuple[AgentState, type], Callable[["Agent", ToAgent], list[Message]]] = {
-        (AgentState.WAITING, Announce): _join,
-        (AgentState.DONE, Announce): _join,
-        (AgentState.ABORTED, Announce): _join,
-        (AgentState.JOINED, Announce): _join,
-        (AgentState.RUNNING, Announce): _join,
-        (AgentState.LOST, Announce): _join,
-        (AgentState.JOINED, Keys): _agree,
-        (AgentState.JOINED, Abort): _stop,
-        (AgentState.RUNNING, Secret): _run,
-        (AgentState.RUNNING, Seal): _run,
-        (AgentState.RUNNING, Total): _run,
-        (AgentState.RUNNING, Ask): _run,
-        (AgentState.RUNNING, Receipts): _run,
-        (AgentState.RUNNING, Finished): _run,
-        (AgentState.RUNNING, Abort): _stop,
-        (AgentState.LOST, Keys): _say_lost,
-        (AgentState.LOST, Secret): _say_lost,
-        (AgentState.LOST, Seal): _say_lost,
-        (AgentState.LOST, Total): _say_lost,
-        (AgentState.LOST, Ask): _say_lost,
-        (AgentState.LOST, Receipts): _say_lost,
+    TRANSITIONS: dict[tuple[AgentState, type], Handler] = {
+        **dict.fromkeys(((state, wire.Announce) for state in AgentState if state != AgentState.HALTED), _join),
+        (AgentState.JOINED, wire.Keys): _agree,
+        (AgentState.JOINED, wire.Abort): _stop,
+        **dict.fromkeys(((AgentState.RUNNING, kind) for kind in (*TO_PART, wire.Finished)), _run),
+        (AgentState.RUNNING, wire.Abort): _stop,
+        **dict.fromkeys(((AgentState.LOST, kind) for kind in (wire.Keys, *TO_PART)), _say_lost),
     }

@@ -14,20 +14,22 @@ Rule 3: what an entry adds to the account stands in it in words, so that it coun
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from atdm.crypto.keys import digest
 from atdm.data.quantum import LEAST_QUANTUM
 from atdm.errors import DataError
-from atdm.protocol.account import Account, AnyBooking, SavedAccount
+from atdm.protocol.account import Account, AnyBooking
 from atdm.protocol.options import OwnerChoice
 
 SCHEMA = 4  # 1 and 2 were the first edition's; 3 counted the totals of a fit with each of its days
 RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
 UNREADABLE = f"the agent's state cannot be read: {RESTORE}"
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 
 
@@ -93,16 +95,6 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return f"Entry({len(self.message)} bytes, {len(self.bookings)} bookings)"
 
 
-class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    identity: bytes
-    seen: bytes  # the last message,
-    replies: tuple[bytes, ...]  # and its answer
-    quantum: float
-    serial: int
-    account: SavedAccount
-    fits: tuple[Consented, ...]
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
     """An agent between two runs."""
@@ -117,42 +109,16 @@ def answer_hash(replies: list[bytes]) -> bytes:
     return digest("answer", *replies)
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    memory = snapshot.memory
-    return _enclose(_Snapshot(
-        identity=snapshot.identity, seen=snapshot.seen, replies=snapshot.replies, quantum=memory.quantum,
-        serial=memory.serial, account=memory.account.saved(), fits=tuple(memory.fits.values()),
-    ))  # fmt: skip
-
-
-def decode_snapshot(data: bytes) -> Snapshot:
-    saved = _disclose(data, _Snapshot)
-    try:
-        account = Account.restored(saved.account)
-    except ValueError:  # arrays that do not belong together
-        raise DataError(UNREADABLE) from None
-    memory = Memory(account, saved.quantum, {fit.run: fit for fit in saved.fits}, saved.serial)
-    return Snapshot(saved.identity, memory, saved.seen, saved.replies)
-
-
-def encode_entry(entry: Entry) -> bytes:
-    return _enclose(entry)
-
-
-def decode_entry(data: bytes) -> Entry:
-    return _disclose(data, Entry)
-
-
 def newest_serial(memory: Memory, entries: Iterable[Entry]) -> int:
     """Of the newest roster seen."""
     return max([memory.serial, *(entry.serial for entry in entries)])
 
 
-def _enclose(body: msgspec.Struct) -> bytes:
-    return msgspec.msgpack.encode((SCHEMA, body))
+def enclose(body: Snapshot | Entry) -> bytes:
+    return msgspec.msgpack.encode((SCHEMA, body), enc_hook=_array_bytes)
 
 
-def _disclose(data: bytes, kind: type[T]) -> T:
+def disclose(data: bytes, kind: type[T]) -> T:
     try:
         schema, body = msgspec.msgpack.decode(data, type=tuple[int, msgspec.Raw])
         if schema != SCHEMA:
@@ -160,6 +126,16 @@ def _disclose(data: bytes, kind: type[T]) -> T:
                 f"the agent's state is of schema {schema}, this version reads {SCHEMA}: an earlier one kept another "
                 "account, which cannot be carried over; enrol the agent anew and give it a new state folder"
             )
-        return msgspec.msgpack.decode(body, type=kind)
+        return msgspec.msgpack.decode(body, type=kind, dec_hook=_array)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DataError(UNREADABLE) from None
+
+
+def _array_bytes(array: NDArray[Any]) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _array(kind: type, data: bytes) -> NDArray[Any]:
+    """kind: as the field is declared, ndarray[shape, dtype[number]]."""
+    (number,) = get_args(get_args(kind)[1])
+    return np.frombuffer(data, np.dtype(number).newbyteorder("<")).astype(number)

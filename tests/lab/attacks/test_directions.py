@@ -5,7 +5,7 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.kernel.descent import Descent
-from atdm.protocol.blind import direction, script
+from atdm.protocol.blind import direction
 from atdm.protocol.rules import Rules
 from tests.protocol.drive import drive, parties
 
@@ -17,7 +17,7 @@ def test_no_home_carries_a_direction_whatever_the_ridge(sample, ridge, monkeypat
     cluster = with_an_empty_home(sample)
     first, *later = shares(cluster, ridge)
     assert max(first) < 0.15 and all(max(each) < 0.3 for each in later)
-    monkeypatch.setattr(script, "first_scale", lambda span, agents: np.sqrt(agents) / span.ridge)
+    monkeypatch.setattr(direction, "first_scale", lambda span, agents: np.sqrt(agents) / span.ridge)
     assert max(shares(cluster, ridge)[0]) > 2 * max(first)
 
 
@@ -43,7 +43,7 @@ def shares(cluster, ridge: float) -> list[np.ndarray]:
         return p, values
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(script, "step_values", noted)
+        patch.setattr(direction, "step_values", noted)
         drive(aggregator, agents)
     squares = [np.array(each) ** 2 for each in parts.values()]
     return [each / each.sum() for each in squares]

@@ -7,7 +7,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import digest, verify
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
-from atdm.protocol.blind.release import open_release, sealed_size, unpack_release, vouched
+from atdm.protocol.blind.release import Sealed, open_release, unpack_release, vouched
 from atdm.protocol.blind.veil import next_context
 from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
@@ -67,7 +67,7 @@ class BlindDesk(Desk):
     def _pass_seal(self, sender: int, message: Seal) -> list[Outgoing]:
         if sender != 0 or self._seal or message.step != self._pile.step:
             raise PeerError("a seal from somebody who does not lead, or twice: ignored")
-        if len(message.box) > sealed_size(self.run.plan, self._sums) + BOX_BYTES:
+        if len(message.box) > Sealed.size(self.run.plan, self._sums) + BOX_BYTES:
             raise RunAborted("the leader's seal is larger than its numbers")
         self._seal, self._context = True, next_context(self._context, message.box)
         data = encode(message)

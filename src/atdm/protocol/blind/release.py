@@ -47,20 +47,20 @@ class Sealed:
     def pack(self) -> bytes:
         return np.concatenate([self.numbers, self.weights, self.previous, self.salt]).astype("<f8").tobytes()
 
+    @classmethod
+    def unpack(cls, data: bytes, plan: Plan, totals: int) -> "Sealed":
+        if len(data) != cls.size(plan, totals):
+            raise RunAborted(DEVIATES)
+        sizes = [number_count(plan), totals, totals, SALT_WORDS]
+        numbers, weights, previous, salt = split(np.frombuffer(data, dtype="<f8").astype(np.float64), sizes)
+        if not (np.isfinite(weights).all() and np.isfinite(previous).all()):
+            raise RunAborted(DEVIATES)
+        return cls(numbers, weights, previous, salt)
 
-def unpack_sealed(data: bytes, plan: Plan, size: int) -> Sealed:
-    sizes = [number_count(plan), size, size, SALT_WORDS]
-    if len(data) != 8 * sum(sizes):
-        raise RunAborted(DEVIATES)
-    numbers, weights, previous, salt = split(np.frombuffer(data, dtype="<f8").astype(np.float64), sizes)
-    if not (np.isfinite(weights).all() and np.isfinite(previous).all()):
-        raise RunAborted(DEVIATES)
-    return Sealed(numbers, weights, previous, salt)
-
-
-def sealed_size(plan: Plan, size: int) -> int:
-    """Bytes."""
-    return 8 * (number_count(plan) + 2 * size + SALT_WORDS)
+    @staticmethod
+    def size(plan: Plan, totals: int) -> int:
+        """Bytes."""
+        return 8 * (number_count(plan) + 2 * totals + SALT_WORDS)
 
 
 def estimate_of(span: Span, inputs: Inputs, found: Descent, gap: float, reached: bool) -> Estimate:

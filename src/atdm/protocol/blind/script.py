@@ -26,50 +26,12 @@ from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
 from atdm.kernel.span import Span
+from atdm.protocol import messages as wire
 from atdm.protocol.account import Answered, Begun, Kind, Shown, company_hash
-from atdm.protocol.blind.direction import (
-    OwnSeries,
-    RidgeLadder,
-    first_scale,
-    gap,
-    look,
-    next_scale,
-    signs_values,
-    step_values,
-)  # fmt: skip
-from atdm.protocol.blind.layouts import (
-    RELEASE,
-    open_layout,
-    pack_flags,
-    rows_layout,
-    signs_layout,
-    step_layout,
-    unpack_counts,
-)  # fmt: skip
-from atdm.protocol.blind.release import (
-    Sealed,
-    estimate_of,
-    numbers_of,
-    released_words,
-    seal_release,
-    sealed_size,
-    unpack_sealed,
-    verify,
-    vouched,
-)  # fmt: skip
+from atdm.protocol.blind import direction, layouts
+from atdm.protocol.blind.release import Sealed, estimate_of, numbers_of, released_words, seal_release, verify, vouched
 from atdm.protocol.blind.veil import Veil, next_context
-from atdm.protocol.messages import (
-    Finished,
-    Masked,
-    Message,
-    Release,
-    Seal,
-    Secret,
-    Secrets,
-    ToAgent,
-    Total,
-    expect,
-)  # fmt: skip
+from atdm.protocol.ledger import What
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan, train_rows
 from atdm.protocol.readings import Readings, positions, public_inputs, segments
@@ -80,6 +42,8 @@ from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray
 
 T = TypeVar("T")
+AWAITED: dict[str, type[wire.Message]] = {"secret": wire.Secret, "seal": wire.Seal, "release": wire.Finished}
+LEARNED: dict[str, What] = {"load": "load total", "total": "basis total"}  # in the ledger; other fields are scalars
 ILL_CONDITIONED = 1e6  # of QᵀQ
 FOR_A_DIRECTION = 1e-6  # gap of the descent that is enough to look for the next direction
 BOX_TAG = 16  # bytes
@@ -112,7 +76,7 @@ class BlindPart(Part):
         self.question = b""  # hash of everything the next answer depends on, from then on
         self.days: tuple[int, ...] = ()  # UTC days of the kept rows
         self._consented: Consented | None = None
-        self._first: list[Message] = []  # of the leader, before its part of the release
+        self._first: list[wire.Message] = []  # of the leader, before its part of the release
 
     # The run
 
@@ -121,28 +85,29 @@ class BlindPart(Part):
         rows = self.session.run.rows()
         readings = self.own.memory.account.repeatable(self.own.sendable(self.session.run))
         lacking = positions(readings.time, rows) < 0
-        opened = yield Ask("rows", rows_layout(agents, len(rows)), {"missing": pack_flags(lacking, agents)})
-        missing = self._once(unpack_counts, opened["missing"], agents, len(rows))
+        flags = {"missing": layouts.pack_flags(lacking, agents)}
+        opened = yield Ask("rows", layouts.rows_layout(agents, len(rows)), flags)
+        missing = self._once(layouts.unpack_counts, opened["missing"], agents, len(rows))
         readings = self._settle(rows, readings, missing)
 
         x = readings.temperature - REFERENCE_TEMP
         first = {"load": readings.load, "total": x / np.sqrt(agents)}
         del readings  # they are on the account; a process may hold ten thousand agents
-        opened = yield Ask("open", open_layout(agents, len(self.kept)), first, "open")
+        opened = yield Ask("open", layouts.open_layout(agents, len(self.kept)), first, "open")
         span, inputs = self._once(self._public, opened)
-        own = OwnSeries.build(x, span.design)
+        own = direction.OwnSeries.build(x, span.design)
         self.parts = np.array([agents**-0.5])
 
-        ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
-        scale, earlier = self._once(first_scale, span, agents), np.inf
+        ladder = direction.RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
+        scale, earlier = self._once(direction.first_scale, span, agents), np.inf
         most = plan.totals_for(self.session.run.owners)
         while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
-            found = self._once(look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
-            p, values = step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
-            layout = step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
+            found = self._once(direction.look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
+            p, values = direction.step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
+            layout = layouts.step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
-            residual = gap(opened["squares"][0], agents)  # of the span before this total, which is used all the same
-            scale, before = next_scale(scale, opened["squares"][1]), ladder
+            residual = direction.gap(opened["squares"][0], agents)  # of the span before this total, which is used too
+            scale, before = direction.next_scale(scale, opened["squares"][1]), ladder
             ladder = ladder.better(opened["negative"])
             larger = self._once(add, span, opened, ladder.ridge)  # None: it adds nothing that the arithmetic can hold
             earlier = residual if ladder == before else np.inf  # a residual at another λ is another residual
@@ -152,10 +117,10 @@ class BlindPart(Part):
 
         for _ in range(MOST_SIGNS):
             span = span.with_ridge(ladder.ridge)
-            found = self._once(look, span, plan.tolerance, ladder.rungs())
-            values = signs_values(found, own, self.parts, ladder.ridge, agents)
-            opened = yield Ask("signs", signs_layout(agents, ladder.moves), values, "signs")
-            residual, before = gap(opened["squares"][0], agents), ladder
+            found = self._once(direction.look, span, plan.tolerance, ladder.rungs())
+            values = direction.signs_values(found, own, self.parts, ladder.ridge, agents)
+            opened = yield Ask("signs", layouts.signs_layout(agents, ladder.moves), values, "signs")
+            residual, before = direction.gap(opened["squares"][0], agents), ladder
             ladder = ladder.better(opened["negative"], final=True)
             if ladder == before:
                 break
@@ -171,7 +136,7 @@ class BlindPart(Part):
         self.own.notebook.write("state", estimate.state)
         self.own.notebook.write("coefficients", estimate.coefficients.alpha)
         words = {"words": self._once(released_words, sealed, plan, self.kept, inputs.load, estimate.state)}
-        yield Ask("release", RELEASE, words, "release")
+        yield Ask("release", layouts.RELEASE, words, "release")
 
     # Before the first reading leaves
 
@@ -208,15 +173,15 @@ class BlindPart(Part):
         leader = self.session.run.members[0].identity
         box = seal(self._seal_key(), sealed.pack(), purpose="seal", sender=leader, receiver="agents")
         self._take_seal(box, sealed)
-        self._first = [Seal(run=self.session.run.id, step=self.step, box=box)]
+        self._first = [wire.Seal(run=self.session.run.id, step=self.step, box=box)]
         return sealed
 
     def _unsealed(self, span: Span) -> Generator[Ask, Opened, Sealed]:
-        self._seal_bytes = sealed_size(self.plan, len(span)) + BOX_TAG
+        self._seal_bytes = Sealed.size(self.plan, len(span)) + BOX_TAG
         box = (yield Ask("seal"))["box"].tobytes()
         leader = self.session.run.members[0].identity
         plain = open_sealed(self._seal_key(), box, purpose="seal", sender=leader, receiver="agents")
-        sealed = unpack_sealed(plain, self.plan, len(span))
+        sealed = Sealed.unpack(plain, self.plan, len(span))
         self._take_seal(box, sealed)
         return sealed
 
@@ -231,7 +196,7 @@ class BlindPart(Part):
 
     # Messages
 
-    def begin(self) -> list[Message]:
+    def begin(self) -> list[wire.Message]:
         """The leader draws the group secret and seals it for everybody; the others wait for it."""
         if not self.session.leads:
             return []
@@ -242,59 +207,50 @@ class BlindPart(Part):
             seal(self.session.pair_key(i), group, run.id, purpose="group", sender=leader, receiver=member.identity)
             for i, member in enumerate(run.members[1:], 1)
         )
-        return [Secrets(run=run.id, boxes=boxes), *self._start(group)]
+        return [wire.Secrets(run=run.id, boxes=boxes), *self._start(group)]
 
-    def _start(self, group: bytes) -> list[Message]:
+    def _start(self, group: bytes) -> list[wire.Message]:
         self.session.forget_pairs()
         self._group, self._veil = group, Veil(self.session, group, self.own.host)
         self._script = self.script()
         return self._ask(next(self._script))
 
-    def receive(self, message: ToAgent) -> list[Message]:
-        if self.asked is None:
-            return self._receive_secret(expect(message, Secret))
-        if self.asked.phase == "release":
-            expect(message, Finished)
-            self.finished = True
-            return []
-        if self.asked.phase == "seal":
-            box = expect(message, Seal).box
-            return self._go_on({"box": np.frombuffer(box, dtype=np.uint8)})
-        total = expect(message, Total)
-        if total.step != self.step:
-            raise PeerError(f"total of step {total.step} while waiting for step {self.step}: ignored")
+    def receive(self, message: wire.ToAgent) -> list[wire.Message]:
+        phase = "secret" if self.asked is None else self.asked.phase
+        wire.expect(message, AWAITED.get(phase, wire.Total))
+        if isinstance(message, wire.Total) and message.step != self.step:
+            raise PeerError(f"total of step {message.step} while waiting for step {self.step}: ignored")
         try:
-            opened, words = self._veil.unwrap(total.words)
-        except PeerError as error:
+            return self._accept(phase, message)
+        except PeerError as error:  # the message belongs here: what follows from it cannot be ignored
             raise RunAborted(str(error)) from None
-        self.step += 1
-        self._note(self.asked.phase, opened)
-        if self.question:
-            self.question = self._hashed("answered", self.asked.phase, words)
-        return self._go_on(opened)
 
-    def _go_on(self, opened: Opened) -> list[Message]:
+    def _accept(self, phase: str, message: wire.ToAgent) -> list[wire.Message]:
+        if isinstance(message, wire.Secret):
+            run, key = self.session.run, self.session.pair_key(0)
+            leader, me = run.members[0].identity, run.members[self.session.index].identity
+            return self._start(open_sealed(key, message.box, run.id, purpose="group", sender=leader, receiver=me))
+        if isinstance(message, wire.Seal):
+            return self._go_on({"box": np.frombuffer(message.box, dtype=np.uint8)})
+        if isinstance(message, wire.Total):
+            opened, words = self._veil.unwrap(message.words)
+            self.step += 1
+            self._note(opened)
+            if self.question:
+                self.question = self._hashed("answered", phase, words)
+            return self._go_on(opened)
+        self.finished = True
+        return []
+
+    def _go_on(self, opened: Opened) -> list[wire.Message]:
         try:
             ask = self._script.send(opened)
             opened.clear()  # used up, and not to be kept until the next message comes
             return self._ask(ask)
-        except PeerError as error:  # the total was accepted: what follows from it cannot be ignored
-            raise RunAborted(str(error)) from None
         except (DataError, np.linalg.LinAlgError):
             raise RunAborted("the sums do not determine the model: use a longer window or a lower order") from None
 
-    def _receive_secret(self, message: Secret) -> list[Message]:
-        run, me = self.session.run, self.session.run.members[self.session.index].identity
-        try:
-            group = open_sealed(
-                self.session.pair_key(0), message.box, run.id,
-                purpose="group", sender=run.members[0].identity, receiver=me,
-            )  # fmt: skip
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
-        return self._start(group)
-
-    def _ask(self, ask: Ask) -> list[Message]:
+    def _ask(self, ask: Ask) -> list[wire.Message]:
         """Book what leaves, then send this agent's words."""
         self.asked = ask
         if ask.layout is None:
@@ -305,9 +261,9 @@ class BlindPart(Part):
             return self._release(ask.values.pop("words"))
         words = self._veil.wrap(ask.phase, ask.layout, ask.values)
         ask.values.clear()  # as above
-        return [Masked(run=self.session.run.id, step=self.step, phase=ask.phase, words=words)]
+        return [wire.Masked(run=self.session.run.id, step=self.step, phase=ask.phase, words=words)]
 
-    def _release(self, released: FloatArray) -> list[Message]:
+    def _release(self, released: FloatArray) -> list[wire.Message]:
         """Consent: this agent's part of the sum that opens the leader's box, and its word for what is in it."""
         run = self.session.run.id
         hashed = self._once(vouched, run, self._veil.context, released)
@@ -315,8 +271,8 @@ class BlindPart(Part):
         if self.session.leads:
             secret = derive(self.session.seed, "release key")
             box, key = seal_release(secret, released, run), {"key": np.frombuffer(secret, dtype="<f8")}
-        words = self._veil.wrap("release", RELEASE, key, veiled=False)
-        message = Release(run=run, step=self.step, words=words, hash=hashed, signature=signature, box=box)
+        words = self._veil.wrap("release", layouts.RELEASE, key, veiled=False)
+        message = wire.Release(run=run, step=self.step, words=words, hash=hashed, signature=signature, box=box)
         return [*self._first, message]
 
     def _book(self, phase: str, kind: Kind) -> None:
@@ -334,16 +290,11 @@ class BlindPart(Part):
                 step_seconds=self.plan.step_seconds, end=int(self.session.run.rows()[-1]),
             )  # fmt: skip
 
-    def _note(self, phase: str, opened: Opened) -> None:
+    def _note(self, opened: Opened) -> None:
         """The ledger: what this agent learned about the others."""
-        notebook = self.own.notebook
-        if phase == "open":
-            notebook.write("load total", opened["load"])
-        if "total" in opened:
-            notebook.write("basis total", opened["total"])
-        for name in ("one", "gram", "squares", "negative"):
-            if name in opened:
-                notebook.write("scalars", opened[name], name)
+        for name, values in opened.items():
+            if name != "missing":  # counted where it is unpacked
+                self.own.notebook.write(LEARNED.get(name, "scalars"), values, name)
 
     def largest(self) -> int:
         if self.asked is None:
