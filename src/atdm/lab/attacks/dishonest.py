@@ -107,7 +107,7 @@ def _opened(aggregator: Aggregator, plan: Plan) -> FloatArray | None:
     try:
         key = RELEASE.decode(desk._pile.total, len(aggregator.members))["key"]
         values = open_release(key.astype("<f8").tobytes(), desk._box, desk.run.id)
-        return unpack_release(plan, values).estimate.state - REFERENCE_TEMP
+        return unpack_release(plan, values, sums=0).estimate.state - REFERENCE_TEMP
     except (PeerError, ValueError, IndexError):
         return None
 

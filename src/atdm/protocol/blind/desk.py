@@ -9,7 +9,7 @@ from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
 from atdm.protocol.blind.release import Sealed, open_release, unpack_release, vouched
 from atdm.protocol.blind.veil import next_context
-from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
+from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Release, Seal, Secret, Secrets, ToAggregator, Total, encode, expect
 from atdm.protocol.plan import VERSION
@@ -93,18 +93,17 @@ class BlindDesk(Desk):
             values = open_release(key, self._box, self.run.id)
             if set(self._vouched.values()) != {vouched(self.run.id, self._context, values)}:
                 raise PeerError("not every agent vouches for these numbers")
-            released = unpack_release(self.run.plan, values)
+            outcome = unpack_release(self.run.plan, values, self._sums)
         except (PeerError, ValueError, IndexError, OverflowError):
             raise RunAborted(
                 "the release does not open to numbers that every agent vouches for: a participant altered it, or was "
                 "shown another run; no result was taken"
             ) from None
-        estimate, c = released.estimate, released.estimate.coefficients
-        self.notebook.write("load total", released.load)
+        estimate = outcome.estimate
+        self.notebook.write("load total", outcome.load)
         self.notebook.write("state", estimate.state)
-        self.notebook.write("coefficients", np.concatenate(c.parts()))
+        self.notebook.write("coefficients", np.concatenate(estimate.coefficients.parts()))
         measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
         self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
-        self.outcome = Outcome(estimate, released.load, released.kept, self._sums)
-        self.finished = True
+        self.outcome, self.finished = outcome, True
         return [Outgoing(None, encode(Finished(run=self.run.id)))]

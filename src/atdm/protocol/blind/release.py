@@ -21,6 +21,7 @@ from atdm.kernel.estimate import Estimate, complete
 from atdm.kernel.span import Span
 from atdm.kernel.thermal import Coefficients
 from atdm.protocol.blind.layouts import METRICS, SALT_WORDS, SINGLE, TOTAL_BITS, bitmap_words, number_count
+from atdm.protocol.desk import Outcome
 from atdm.protocol.plan import VERSION, Plan
 from atdm.protocol.readings import window
 from atdm.types import FloatArray, IntArray, UInt64Array
@@ -174,16 +175,8 @@ def vouched(run: bytes, context: bytes, words: FloatArray) -> bytes:
     return digest("release", VERSION, run, context, words.astype("<f8").tobytes())
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
-    """What the aggregator ends with."""
-
-    estimate: Estimate
-    load: FloatArray  # h over the kept rows                [kW]
-    kept: IntArray  # time stamps of the rows of the fit
-
-
-def unpack_release(plan: Plan, values: FloatArray) -> Released:
+def unpack_release(plan: Plan, values: FloatArray, sums: int) -> Outcome:
+    """What the aggregator ends with, after so many totals."""
     sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan.length)]
     rows, odd = divmod(len(values) - sum(sizes) - SALT_WORDS, 2)
     if rows < 0 or odd:
@@ -201,12 +194,8 @@ def unpack_release(plan: Plan, values: FloatArray) -> Released:
     metrics: dict[str, dict[str, dict[str, float]]] = {}
     for (part, kind, name), value in zip(METRICS, measured.tolist(), strict=True):
         metrics.setdefault(part, {}).setdefault(kind, {})[name] = value
-    return Released(
-        estimate=Estimate(
-            coefficients=coefficients,
-            state=state, rss=rss, ridge=ridge, solver_residual=residual, iterations=int(iterations),
-            status=STATUSES[int(status)], metrics=metrics,
-        ),
-        load=load,
-        kept=kept,
+    estimate = Estimate(
+        coefficients=coefficients, state=state, rss=rss, ridge=ridge, solver_residual=residual, metrics=metrics,
+        iterations=int(iterations), status=STATUSES[int(status)],
     )  # fmt: skip
+    return Outcome(estimate, load, kept, sums)
