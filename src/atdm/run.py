@@ -19,9 +19,10 @@ from rich.console import Console
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
-from atdm.data.clock import season_steps
+from atdm.data.clock import season_steps, seconds, timestamps
 from atdm.data.holidays import days_of
 from atdm.data.probe import windows_of
+from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
@@ -38,7 +39,7 @@ from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_opt
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
-from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.readings import public_inputs, weather_hash
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents, least_owners, too_short
@@ -249,7 +250,7 @@ def make_plan(over: Cluster | Window, options: FitOptions, rules: Rules | None =
         nonnegative=options.nonnegative,
         tolerance=float(options.tolerance),
         solver_tolerance=float(options.solver_tolerance),
-        weather=weather.hash(first, last),
+        weather=weather_hash(weather, first, last),
         minimum_norm=options.minimum_norm,
         totals=limits.totals,
         agents_per_total=limits.agents_per_total,

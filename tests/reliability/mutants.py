@@ -21,7 +21,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from atdm.crypto import graph, keys, prg, ring
-from atdm.data import gaps
+from atdm.data import gaps, quantum
 from atdm.kernel import descent
 from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store, sums
 from atdm.protocol import agent as agents
@@ -506,7 +506,7 @@ MUTANTS = (
            (Edit(AgentContext, "sendable", "self.memory.quantum", "1.0"),),
            claims.test_the_quantum_of_the_dither_is_the_sensors),
     Mutant("account", "the quantum of the dither is never finer than before",
-           (Edit(readings, "coarser", "max(quantum, sensor_quantum(temperature))", "sensor_quantum(temperature)"),),
+           (Edit(quantum, "coarser", "max(quantum, sensor_quantum(temperature))", "sensor_quantum(temperature)"),),
            claims.test_the_quantum_of_the_dither_is_never_finer_than_before),
     Mutant("account", "the quantum of the dither is looked for again",
            (Edit(Agent, "_verdict", "self._see_quantum()", "pass"),),
@@ -603,7 +603,7 @@ MUTANTS = (
            every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
     Mutant("rules", "the weather of its own copy",
            off((Agent, "_reason_to_stay_out",
-                "plan.weather != self.own.weather.hash(plan.start, last_row(plan))")),
+                "plan.weather != weather_hash(self.own.weather, plan.start, last_row(plan))")),
            claims.test_an_agent_takes_no_weather_but_its_own),
     Mutant("rules", "a grid from midnight, of 15 min or more",
            off((plan, "check_grid", "step < LEAST_STEP or DAY % step or plan.start % step")),
@@ -652,7 +652,7 @@ MUTANTS = (
     Mutant("rules", "this version of the wire", (Edit(plan, "check_window", "plan.version == VERSION", "True"),),
            case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 10)),
     Mutant("rules", "weather of the window and no more",
-           (Edit(readings.Weather, "hash", "slice(*np.searchsorted(self.time, [first, last + 1]).tolist())",
+           (Edit(readings, "weather_hash", "slice(*np.searchsorted(weather.time, [first, last + 1]).tolist())",
                  "slice(None)"),),
            claims.test_weather_before_and_after_the_window_does_not_count),
     Mutant("rules", "a total may have less than the plan's if its own limit is less",

@@ -40,6 +40,8 @@ import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
+from atdm.data.clock import seconds
+from atdm.data.readings import Readings, positions
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.protocol.account import MOST_ASKINGS, Answered, Settled, Shown
@@ -53,7 +55,7 @@ from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
-from atdm.protocol.readings import Readings, positions, seconds, window
+from atdm.protocol.readings import weather_hash, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
@@ -213,7 +215,7 @@ class Simulation:
         plan = make_plan(self.cluster, fit_options(protocol=protocol, **options), self.rules)
         plan = msgspec.structs.replace(plan, start=plan.start + days.start * DAY, length=len(days) * DAY // STEP)
         rows = window(plan)
-        return msgspec.structs.replace(plan, weather=self.weather.hash(int(rows[0]), int(rows[-1])))
+        return msgspec.structs.replace(plan, weather=weather_hash(self.weather, int(rows[0]), int(rows[-1])))
 
     def fit_over(self, day: int, days: int) -> Plan:
         """A fit over so many days from a UTC day on."""

@@ -34,6 +34,7 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Consented, Entry, Snapshot
 from atdm.run import enrol, fit, make_plan, simulate, weather_of
@@ -125,7 +126,7 @@ def test_no_key_reading_or_weight_is_on_the_wire_of_rows_collected_or_in_the_log
     plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0, nonnegative=False))
     first = weather_of(cluster).time[0]
     step = plan.step_seconds
-    short = weather_of(cluster).hash(int(first), int(first + (fitted - 1) * step))
+    short = weather_hash(weather_of(cluster), int(first), int(first + (fitted - 1) * step))
     plan = msgspec.structs.replace(plan, length=fitted, weather=short)
     agents, _ = enrol(cluster, replace(RULES, dither=0.0), recording.random_bytes)
     roles = []

@@ -9,6 +9,8 @@ from typing import Literal, cast
 import numpy as np
 
 from atdm.data import Cluster
+from atdm.data.clock import seconds
+from atdm.data.readings import positions
 from atdm.errors import UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.design import REFERENCE_TEMP
@@ -23,7 +25,6 @@ from atdm.lab.attacks.totals import KNOWN_HOURS, algebra, extend, known_rows, su
 from atdm.lab.attacks.view import View
 from atdm.protocol.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.readings import positions, seconds
 from atdm.protocol.roster import Members
 from atdm.protocol.rules import Rules, check_agents
 from atdm.run import make_plan, rows_of_plan

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from atdm.data.gaps import costs_too_much
-from atdm.data.limits import INDOOR_C, LOAD_KW
+from atdm.data.readings import Readings, possible
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.account import Account, Judged
 from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day, last_row
-from atdm.protocol.readings import Readings, window
+from atdm.protocol.readings import window
 from atdm.protocol.roster import Roster, owners_of
 from atdm.protocol.rules import Rules, least_owners
 from atdm.types import BoolArray, IntArray
@@ -112,19 +112,6 @@ def _first_look(
     if fine and len(own) * own_step >= needed * step:
         return None, OTHER_STEP
     return False, TOO_FEW
-
-
-def possible(readings: Readings) -> BoolArray:
-    """Readings that can be summed. Others are found before a run: a refusal within one would tell something of them."""
-    t, h = readings.temperature, readings.load
-    inside: BoolArray = (t >= INDOOR_C[0]) & (t <= INDOOR_C[1]) & (h >= LOAD_KW[0]) & (h <= LOAD_KW[1])
-    return inside
-
-
-def usable(readings: Readings) -> Readings:
-    """Without readings that cannot be summed: their rows are lacking."""
-    fine = possible(readings)
-    return readings if fine.all() else readings.at(np.flatnonzero(fine))
 
 
 def bits(flags: BoolArray) -> bytes:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
+from atdm.data.readings import Readings, positions, segments
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
@@ -72,7 +73,7 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan, train_rows
-from atdm.protocol.readings import Readings, positions, public_inputs, segments
+from atdm.protocol.readings import public_inputs
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
