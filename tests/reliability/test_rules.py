@@ -42,8 +42,9 @@ from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
 from atdm.protocol.readings import dithered, weather_hash
 from atdm.protocol.roster import check_roster, sign_roster
-from atdm.protocol.rules import Rules, check_agents, refuses
+from atdm.protocol.rules import Rules, refuses
 from atdm.protocol.store import Consented, Memory, decode_entry, decode_snapshot, encode_entry
+from atdm.run import check_agents
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
 from tests.protocol.world import LOOSE, World, after, written

@@ -47,8 +47,8 @@ from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
 from atdm.protocol.plan import MOST_DAYS, Plan, last_row
-from atdm.protocol.rules import Rules, check_agents
-from atdm.run import collect, cost_of, outcome_of, rows_of_plan
+from atdm.protocol.rules import Rules
+from atdm.run import check_agents, collect, cost_of, outcome_of, rows_of_plan
 from atdm.transport import local
 
 AGENTS_PER_PROCESS = 8

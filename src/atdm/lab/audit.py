@@ -26,8 +26,8 @@ from atdm.lab.attacks.view import View
 from atdm.protocol.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.roster import Members
-from atdm.protocol.rules import Rules, check_agents
-from atdm.run import make_plan, rows_of_plan
+from atdm.protocol.rules import Rules
+from atdm.run import check_agents, make_plan, rows_of_plan
 
 MOST_COLLUDERS = 3
 ProtocolChoice = ProtocolName | Literal["all"]

@@ -173,8 +173,3 @@ def _check_blind(plan: Plan) -> None:
     need(plan.ridge > 0, "ridge 0: blind needs a ridge above 0")
     need(plan.totals >= 2 and plan.agents_per_total >= 1 and plan.colluders >= 0 and plan.clip > 0,
          "limits out of range: totals ≥ 2, agents_per_total ≥ 1, colluders ≥ 0, clip > 0")  # fmt: skip
-
-
-def train_rows(rows: int, share: float) -> int:
-    """Rows of the training part; `round` takes away what 0.29 · 100 = 28.999… leaves."""
-    return int(round(rows * share, 9))

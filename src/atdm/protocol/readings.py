@@ -7,8 +7,8 @@ from atdm.crypto.prg import words_at
 from atdm.data.readings import Readings, Weather, positions, segments
 from atdm.data.seconds import phase
 from atdm.errors import DataError, PeerError
-from atdm.kernel.design import Inputs
-from atdm.protocol.plan import AnyPlan, Plan, train_rows
+from atdm.kernel.design import Inputs, train_rows
+from atdm.protocol.plan import AnyPlan, Plan
 from atdm.types import FloatArray, IntArray
 
 

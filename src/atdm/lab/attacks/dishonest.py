@@ -15,7 +15,7 @@ from atdm.crypto import ring
 from atdm.data.clock import seconds
 from atdm.data.readings import positions
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP, lagged_rows
+from atdm.kernel.design import REFERENCE_TEMP, lagged_rows, train_rows
 from atdm.lab.attacks.disclosure import averaged, column_from_outer, from_filtered
 from atdm.lab.attacks.score import Guess
 from atdm.lab.attacks.separation import separate_totals
@@ -27,7 +27,7 @@ from atdm.protocol.blind.release import open_release, unpack_release
 from atdm.protocol.company import Answers, Choose
 from atdm.protocol.messages import Ask, Masked, Message, ToAgent, ToAggregator, Total
 from atdm.protocol.paper import state_layout, transform_layout
-from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, train_rows
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Roster
 from atdm.protocol.sums import Layout

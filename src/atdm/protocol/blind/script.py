@@ -25,7 +25,7 @@ from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.data.readings import Readings, positions, segments
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows, train_rows
 from atdm.kernel.span import Span
 from atdm.protocol.account import Answered, Kind, Shown, company_hash
 from atdm.protocol.blind.direction import (
@@ -72,7 +72,7 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan, train_rows
+from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan
 from atdm.protocol.readings import public_inputs
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
