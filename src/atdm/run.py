@@ -30,12 +30,12 @@ from atdm.kernel.design import lagged_rows, parameter_count, train_rows
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Model, Origin
+from atdm.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
-from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, Collect, Plan, check_plan

@@ -11,6 +11,7 @@ import pytest
 from atdm import errors
 from atdm.crypto import graph, keys, prg, ring
 from atdm.data.readings import Readings, Weather
+from atdm.options import fit_options
 from atdm.protocol import session
 from atdm.protocol.blind import layouts, release
 from atdm.protocol.blind.layouts import number_count
@@ -19,7 +20,6 @@ from atdm.protocol.blind.veil import Veil, next_context
 from atdm.protocol.company import Verdict, bits, flags
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Announce, Keys, Ready, Total
-from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plan import VERSION, Collect, Plan
 from atdm.protocol.readings import weather_hash

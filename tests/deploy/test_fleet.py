@@ -41,8 +41,8 @@ from atdm.deploy.server import LocalServer, reload_server  # noqa: E402
 from atdm.deploy.watch import Seeing, watch_rows  # noqa: E402
 from atdm.errors import RunAborted  # noqa: E402
 from atdm.model.fitted import Model  # noqa: E402
+from atdm.options import fit_options
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS  # noqa: E402
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, Plan  # noqa: E402
 from tests.deploy.theatre import kind_of  # noqa: E402
 

@@ -15,10 +15,10 @@ import pytest
 
 from atdm.data.readings import Readings
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.options import fit_options
 from atdm.protocol.account import Answered, Judged, Shown
 from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, Total, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, decode_snapshot, encode_snapshot
 from atdm.run import fit, make_plan, simulate
 from atdm.transport.disk import Disk, lock

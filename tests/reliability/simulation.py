@@ -44,6 +44,7 @@ from atdm.data.clock import seconds
 from atdm.data.readings import Readings, positions
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
+from atdm.options import fit_options
 from atdm.protocol.account import MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
@@ -51,7 +52,6 @@ from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, Total, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan

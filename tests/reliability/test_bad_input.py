@@ -13,6 +13,7 @@ import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import ExchangeKey
 from atdm.errors import PeerError, UsageError
+from atdm.options import fit_options
 from atdm.protocol import agent as agents_module
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import (
@@ -28,7 +29,6 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect, Plan, check_plan
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules

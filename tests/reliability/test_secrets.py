@@ -29,10 +29,10 @@ from atdm.crypto.prg import MaskSet, Stream
 from atdm.data import Cluster
 from atdm.deploy.enrolment import create_agent, create_aggregator, create_authority, create_roster, read_agent
 from atdm.errors import AtdmError
+from atdm.options import fit_options
 from atdm.protocol.account import Sent
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect
 from atdm.protocol.readings import weather_hash
 from atdm.protocol.rules import Rules

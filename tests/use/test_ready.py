@@ -7,7 +7,7 @@ import pytest
 
 from atdm.data import quality
 from atdm.kernel.design import train_rows
-from atdm.protocol.options import fit_options
+from atdm.options import fit_options
 from atdm.protocol.rules import Rules, too_short
 from atdm.run import make_plan
 from atdm.use.ready import problems, short_of

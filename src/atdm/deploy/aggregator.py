@@ -25,10 +25,10 @@ from atdm.deploy.events import Aborted, ModelReleased, OnEvent, unseen
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, RunAborted, UsageError
 from atdm.kernel.design import LAGGED, Design
+from atdm.options import FitOptions
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
-from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, Plan
 from atdm.protocol.readings import public_inputs, window
 from atdm.protocol.registry import OFFERED

@@ -18,10 +18,10 @@ from atdm.data.readings import positions
 from atdm.deploy.fleet import whole
 from atdm.errors import RunAborted, UsageError
 from atdm.model.fitted import Model, Origin
+from atdm.options import WeightsName
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import Choose, bits, choose
-from atdm.protocol.options import WeightsName
 from atdm.protocol.plan import Collect
 from atdm.protocol.readings import window
 from atdm.protocol.rules import Rules

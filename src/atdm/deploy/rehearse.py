@@ -42,9 +42,9 @@ from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.design import COEFFICIENTS
 from atdm.model.fitted import Model
+from atdm.options import FitOptions
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
 from atdm.protocol.plan import MOST_DAYS, Plan, last_row
 from atdm.protocol.rules import Rules

@@ -23,7 +23,7 @@ from atdm.lab.attacks.separation import separate_rotated, separate_totals
 from atdm.lab.attacks.stage import Released, Stage, repeatable
 from atdm.lab.attacks.totals import KNOWN_HOURS, algebra, extend, known_rows, subset_sums, unit_steps
 from atdm.lab.attacks.view import View
-from atdm.protocol.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
+from atdm.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.roster import Members
 from atdm.protocol.rules import Rules

@@ -21,6 +21,7 @@ from atdm.crypto.keys import ExchangeKey, SigningKey
 from atdm.data.quantum import coarser
 from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.options import OwnerChoice
 from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import (
@@ -41,7 +42,6 @@ from atdm.protocol.messages import (
     encode,
     expect,
 )  # fmt: skip
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, last_row
 from atdm.protocol.readings import weather_hash

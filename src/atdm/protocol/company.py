@@ -21,8 +21,8 @@ import numpy as np
 from atdm.data.gaps import costs_too_much
 from atdm.data.readings import Readings, possible
 from atdm.errors import PeerError, RunAborted
+from atdm.options import OwnerChoice
 from atdm.protocol.account import Account, Judged
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day, last_row
 from atdm.protocol.readings import window
 from atdm.protocol.roster import Roster, owners_of

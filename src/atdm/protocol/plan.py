@@ -9,10 +9,11 @@ from atdm.crypto.keys import digest
 from atdm.data.seconds import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
-from atdm.protocol.options import NonnegativeName, ProtocolName, WeightsName
+from atdm.options import NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 
 MaskName = Literal["ring", "float"]
+ShownAs = Literal["fitted", "equal", "opened"]  # how a day was given: opened under `moments` or `paper`
 
 VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep its claims (docs/spec.md §9)
 MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more

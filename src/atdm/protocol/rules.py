@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from atdm.data.quantum import MOST_QUANTUM
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count, train_rows
-from atdm.protocol.options import WEIGHTS, WeightsName
+from atdm.options import WEIGHTS, WeightsName
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented

@@ -21,8 +21,8 @@ import msgspec
 from atdm.crypto.keys import digest
 from atdm.data.quantum import LEAST_QUANTUM
 from atdm.errors import DataError
+from atdm.options import OwnerChoice
 from atdm.protocol.account import Account, AnyBooking, SavedAccount
-from atdm.protocol.options import OwnerChoice
 
 SCHEMA = 3  # 1 and 2 were the first edition's
 RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
