@@ -98,16 +98,23 @@ def company(has: BoolArray, names: Sequence[str]) -> Company:
     """
     part, of = LEFT_OUT_SHARE
     window = of * (~has).sum(axis=1) <= part * len(names)
-    lacks = ~has[window]
+    stays = staying(~has[window], names, part * len(names) // of)
+    return Company(stays, np.all(has[:, stays], axis=1))
+
+
+def staying(lacks: BoolArray, names: Sequence[str | int], most: int) -> BoolArray:
+    """Which homes stay where at most so many may be left out (Rule 4). lacks: rows (or days) × homes."""
     own = lacks.sum(axis=0)
     lacking = lacks.sum(axis=1)  # by row: how many of the homes that stay lack it
     stays = np.ones(len(names), dtype=bool)
-    while costs_too_much(int(np.count_nonzero(lacking)), len(lacking), len(names)) and _may_lose_one(stays):
+    for _ in range(most):
+        if not _costs_too_much(int(np.count_nonzero(lacking)), len(lacking), len(names)):
+            break
         won_back = lacks[lacking == 1].sum(axis=0)  # by home: rows that it alone lacks
         worst = min(np.flatnonzero(stays).tolist(), key=lambda i: (-won_back[i], -own[i], names[i]))
         stays[worst] = False
         lacking -= lacks[:, worst]
-    return Company(stays, np.all(has[:, stays], axis=1))
+    return stays
 
 
 def _check_grid(time: IntArray, step_seconds: int) -> None:
@@ -142,12 +149,7 @@ def _interpolated(time: IntArray, value: FloatArray, longest: int) -> FloatArray
     return whole
 
 
-def costs_too_much(lost: int, whole: int, homes: int) -> bool:
+def _costs_too_much(lost: int, whole: int, homes: int) -> bool:
     """Whether dropping this many rows (or days) of a window costs more than leaving a home out (Rule 4)."""
     few, many = LOST_PARTS
     return lost > 0 and min(max(homes, few), many) * lost >= whole
-
-
-def _may_lose_one(stays: BoolArray) -> bool:
-    part, whole = LEFT_OUT_SHARE
-    return whole * (int(np.count_nonzero(~stays)) + 1) <= part * len(stays)
