@@ -10,6 +10,7 @@ import pytest
 
 from atdm import errors
 from atdm.crypto import graph, keys, prg, ring
+from atdm.crypto.sums import Block, Layout, sum_nonce
 from atdm.data.readings import Readings, Weather
 from atdm.options import fit_options
 from atdm.protocol import session
@@ -26,7 +27,6 @@ from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Member, Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Memory
-from atdm.protocol.sums import Block, Layout
 from atdm.run import enrol, make_plan, simulate
 from tests.clusters import tiny
 
@@ -300,7 +300,7 @@ OURS = {
     "check_ready": our_check_ready,
     "agree": our_agree,
     "layout_hash": lambda blocks: our_layout(blocks).hash.hex(),
-    "sum_nonce": lambda context, phase, blocks: session.sum_nonce(context, phase, our_layout(blocks)).hex(),
+    "sum_nonce": lambda context, phase, blocks: sum_nonce(context, phase, our_layout(blocks)).hex(),
     "contexts": our_contexts,
     "questions": our_questions,
     "unsealed": our_unsealed,

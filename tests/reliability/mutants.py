@@ -20,10 +20,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from atdm.crypto import graph, keys, prg, ring
+from atdm.crypto import graph, keys, prg, ring, sums
+from atdm.crypto.sums import Layout
 from atdm.data import gaps, quantum
 from atdm.kernel import descent
-from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store, sums
+from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
 from atdm.protocol.account import Account
@@ -37,7 +38,6 @@ from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import CollectPart
 from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
-from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
 from tests.lab.attacks import test_directions, test_fine_state
@@ -341,12 +341,12 @@ MUTANTS = (
     Mutant("sum", "a total is no more than its agents can add up to",
            off((Layout, "decode", "not (np.abs(numbers) <= agents * self._most).all()")),
            claims.test_a_total_is_no_more_than_its_agents_can_add_up_to),
-    Mutant("sum", "a budget that check words can stand", (Constant(sums, "BLIND_BUDGET", 56),),
+    Mutant("sum", "a budget that check words can stand", (Constant(plan, "BLIND_BUDGET", 56),),
            partial(claims.test_an_offset_on_one_total_ends_the_run, 0)),
-    Mutant("sum", "a nonce follows from the place of its sum", gone(sessions, "sum_nonce", "context"),
+    Mutant("sum", "a nonce follows from the place of its sum", gone(sums, "sum_nonce", "context"),
            vector("nonce of a sum")),
     Mutant("sum", "a nonce follows from the name and shape of its sum",
-           gone(sessions, "sum_nonce", "phase", "layout.hash"), vector("nonce of a sum")),
+           gone(sums, "sum_nonce", "phase", "layout.hash"), vector("nonce of a sum")),
     Mutant("sum", "fixed point and bounds are part of the shape",
            (Edit(Layout, "__init__", "(b.name, b.size, b.bits, float(b.bound).hex())", "(b.name, b.size)"),),
            vector("layout")),

@@ -54,12 +54,11 @@ from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, Total, encode
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
+from atdm.protocol.plan import BLIND_BUDGET, DAY, MOST_SIGNS, OPEN_BUDGET, AnyPlan, Collect, Plan
 from atdm.protocol.readings import weather_hash, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
-from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
 from atdm.run import make_plan, weather_of
 from tests.clusters import tiny
 from tests.protocol.world import Killed, written

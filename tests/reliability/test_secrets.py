@@ -238,9 +238,9 @@ def test_no_repr_shows_a_key_a_reading_or_a_coefficient(monkeypatch) -> None:
 @pytest.mark.parametrize("where", ["layout", "mask", "span"])
 def test_no_traceback_shows_a_key_or_a_reading(where, monkeypatch, caplog) -> None:
     """Something breaks in the middle of a run: the traceback has code and messages, not values."""
+    from atdm.crypto.sums import Layout
     from atdm.kernel.span import Span
     from atdm.protocol.session import Session
-    from atdm.protocol.sums import Layout
 
     recording = Recording(monkeypatch)
 

@@ -25,6 +25,8 @@ WITHOUT_EXACT = {  # why a protocol cannot hold single weights at zero
     "paper": "the transformed problem hides which weight is whose",
     "blind": "it would show peers, by difference, who left the free set",
 }
+BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
+OPEN_BUDGET = 63
 MOST_SIGNS = 3  # times that the signs of the weights are counted in the final span
 
 

@@ -12,13 +12,12 @@ import numpy as np
 
 from atdm.crypto.graph import Graph, degree
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
-from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
+from atdm.crypto.prg import MaskSet, Stream, pair_sign
 from atdm.errors import PeerError
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.roster import Member, Members, Roster, could_collude, owners_of
-from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray, UInt64Array
 
 RandomBytes = Callable[[int], bytes]
@@ -205,8 +204,3 @@ class Session:
     def mask(self, words: UInt64Array, nonce: bytes) -> None:
         """Put this agent's pairwise masks on words, in place."""
         self._masks.apply(words, nonce)
-
-
-def sum_nonce(context: bytes, phase: str, layout: Layout) -> bytes:
-    """The nonce of one sum: its place in the run, its name and its shape."""
-    return nonce(context, phase, layout.hash)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from atdm.crypto import ring
+from atdm.crypto.sums import Layout
 from atdm.data.clock import seconds
 from atdm.data.readings import positions
 from atdm.errors import PeerError, RunAborted
@@ -30,7 +31,6 @@ from atdm.protocol.paper import state_layout, transform_layout
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
 from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Roster
-from atdm.protocol.sums import Layout
 from atdm.run import rows_of_plan, weather_of
 from atdm.types import BoolArray, FloatArray, UInt64Array
 

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.stats import norm
 
 from atdm.crypto import ring
+from atdm.crypto.sums import Layout
 from atdm.data.clock import seconds
 from atdm.data.readings import positions
 from atdm.errors import DataError, PeerError, UsageError
@@ -35,7 +36,6 @@ from atdm.protocol.blind.layouts import TEMP_BOUND, part_bound, unpack_counts
 from atdm.protocol.messages import Message, ToAgent, Total
 from atdm.protocol.plan import DAY, Collect, Plan
 from atdm.protocol.readings import public_inputs, weather_hash, window
-from atdm.protocol.sums import Layout
 from atdm.run import weather_of
 from atdm.types import FloatArray, IntArray, UInt64Array
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
+from atdm.crypto.sums import Layout
 from atdm.data.readings import Readings, positions, segments
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
@@ -77,7 +78,6 @@ from atdm.protocol.readings import public_inputs
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
-from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray
 
 T = TypeVar("T")
