@@ -116,12 +116,11 @@ def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
     joined = (keys.answers, len(keys.days)), (keys.nonces, 32), (keys.exchange, 32), (keys.signatures, 64)
     if not n or not days.any() or any(len(parts) != n * size for parts, size in joined):
         raise PeerError("keys of another number of agents than the company has: refused")
-    answers, fresh, public, signatures = (
-        [parts[i : i + size] for i in range(0, n * size, size)] for parts, size in joined
-    )
-    if len(set(public)) != n or len(set(fresh)) != n:
+    fresh, public = ({parts[i : i + 32] for i in range(0, 32 * n, 32)} for parts in (keys.nonces, keys.exchange))
+    if len(public) != n or len(fresh) != n:
         raise PeerError("two agents of the run show the same key or nonce: refused")
-    for member, given, nonced, key, signature in zip(members, answers, fresh, public, signatures, strict=True):
+    for i, member in enumerate(members):
+        given, nonced, key, signature = (parts[size * i : size * (i + 1)] for parts, size in joined)
         check_ready(member, announce, Ready(days=given, reason="", nonce=nonced, exchange=key, signature=signature))
         if (days & ~flags(given, count)).any():
             raise PeerError(f"agent {member.name} is not in on all days of the run: refused")
