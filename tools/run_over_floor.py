@@ -17,6 +17,7 @@ from typing import Any
 
 from atdm import run
 from atdm.crypto import prg
+from atdm.crypto.sums import Layout
 from atdm.data import Cluster, read_cluster
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
@@ -24,7 +25,6 @@ from atdm.lab.bench import TIMES, measured, options_for, synthetic
 from atdm.protocol.blind import direction, script, veil
 from atdm.protocol.part import AgentContext
 from atdm.protocol.session import Session
-from atdm.protocol.sums import Layout
 from atdm.transport import local
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another

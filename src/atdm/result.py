@@ -26,8 +26,8 @@ from atdm.model.fitted import Model
 from atdm.model.horizons import Horizon, horizons
 from atdm.model.planning import Planning, planning_of
 from atdm.model.released import Released
+from atdm.options import WeightsName
 from atdm.protocol.ledger import Seen
-from atdm.protocol.options import WeightsName
 
 LoadKind = Literal["heat", "electricity"]
 

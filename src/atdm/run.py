@@ -19,29 +19,30 @@ from rich.console import Console
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
-from atdm.data.clock import season_steps
+from atdm.data.clock import season_steps, seconds, timestamps
 from atdm.data.holidays import days_of
 from atdm.data.probe import windows_of
+from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
-from atdm.kernel.design import lagged_rows, parameter_count
+from atdm.kernel.design import lagged_rows, parameter_count, train_rows
 from atdm.kernel.estimate import Nonnegative, of_state
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Model, Origin
+from atdm.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
-from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
-from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
+from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, Collect, Plan, check_plan
+from atdm.protocol.readings import public_inputs, weather_hash
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.roster import sign_roster
-from atdm.protocol.rules import FEW_AGENTS, Rules, check_agents, least_owners, too_short
+from atdm.protocol.rules import Rules, least_owners, too_short
 from atdm.protocol.session import RandomBytes, Run
 from atdm.result import Cost, Fit, LoadKind, percent
 from atdm.transport import local
@@ -50,6 +51,7 @@ from atdm.types import FloatArray, IntArray
 
 LOAD_KINDS: tuple[LoadKind, ...] = get_args(LoadKind)
 
+FEW_AGENTS = 20  # fitted weights warn below
 FEW_ROWS = 5  # rows per parameter below which a fit warns
 FAR = 0.05  # share above the best possible objective beyond which a search that the agents' limits ended is remarked on
 
@@ -198,6 +200,24 @@ def fit_cluster(
     return replace(found, holidays=holidays, probed=probed, load_kind=load_kind)
 
 
+def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:
+    """The minimum a person who starts a simulation meets before any key is made."""
+    if agents < LEAST_AGENTS:
+        raise UsageError(
+            f"{agents} agents: a fit needs at least {LEAST_AGENTS}, or sums would give their parts away; use more, or "
+            "atdm check for the file of one home"
+        )
+    if protocol != "blind":
+        return
+    if agents < rules.least_agents:
+        raise UsageError(
+            f"{agents} agents: blind needs at least {rules.least_agents} (agents' rule least_agents, down to "
+            f"{LEAST_AGENTS}); use more agents, or another protocol for a simulation"
+        )
+    if weights == "fitted" and rules.totals_for(agents) < 2:
+        raise UsageError(f"{agents} agents: too few for two totals; use weights='equal', or more agents")
+
+
 def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
     """Name missing readings as the cause where without them there would be rows enough."""
     rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
@@ -249,7 +269,7 @@ def make_plan(over: Cluster | Window, options: FitOptions, rules: Rules | None =
         nonnegative=options.nonnegative,
         tolerance=float(options.tolerance),
         solver_tolerance=float(options.solver_tolerance),
-        weather=weather.hash(first, last),
+        weather=weather_hash(weather, first, last),
         minimum_norm=options.minimum_norm,
         totals=limits.totals,
         agents_per_total=limits.agents_per_total,

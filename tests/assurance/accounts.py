@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from atdm.data.readings import Readings
 from atdm.protocol import account as book
 from atdm.protocol.account import Account, Answered, Begun, Judged, Shown
 from atdm.protocol.company import TOO_EARLY, TOO_FEW, judge, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
-from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Member, Roster, owners_of
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Memory, Snapshot, disclose, enclose

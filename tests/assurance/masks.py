@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from atdm.crypto import prg, ring
 from atdm.crypto.prg import MaskSet, pair_sign
+from atdm.crypto.sums import Block, Layout
 from atdm.protocol.blind import veil as veils
 from atdm.protocol.part import Host
-from atdm.protocol.sums import Block, Layout
 
 MODULUS, AGENTS = 8, 3
 PAIRS = tuple(combinations(range(AGENTS), 2))

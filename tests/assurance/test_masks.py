@@ -6,7 +6,7 @@ import pytest
 from atdm.crypto.prg import MaskSet
 from atdm.crypto.ring import CHECK_WORDS
 from atdm.errors import RunAborted
-from atdm.protocol.sums import BLIND_BUDGET
+from atdm.protocol.plan import BLIND_BUDGET
 from tests.assurance import masks
 from tests.assurance.masks import EVERY, MODULUS, NONCE, PAIRS, identity, key_of, pair_keys
 

@@ -10,6 +10,9 @@ import pytest
 
 from atdm import errors
 from atdm.crypto import graph, keys, prg, ring
+from atdm.crypto.sums import Block, Layout, sum_nonce
+from atdm.data.readings import Readings, Weather
+from atdm.options import fit_options
 from atdm.protocol import session
 from atdm.protocol.blind import layouts, release
 from atdm.protocol.blind.layouts import number_count
@@ -18,14 +21,12 @@ from atdm.protocol.blind.veil import Veil, next_context
 from atdm.protocol.company import Verdict, bits, flags
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Announce, Keys, Ready, Total
-from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plan import VERSION, Collect, Plan
-from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Member, Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Memory
-from atdm.protocol.sums import Block, Layout
 from atdm.run import enrol, make_plan, simulate
 from tests.clusters import tiny
 
@@ -290,16 +291,16 @@ OURS = {
     "neighbours": lambda agents, index, seed, degree: graph.Graph.build(agents, seed, degree).neighbours(index),
     "bits": lambda flags: bits(np.array(flags, dtype=bool)).hex(),
     "flags": lambda data, count: flags(data, count).astype(int).tolist(),
-    "weather_hash": lambda time, outdoor, solar, first, last: (
-        Weather(np.array(time), np.array(outdoor), np.array(solar)).hash(first, last).hex()
-    ),
+    "weather_hash": lambda time, outdoor, solar, first, last: weather_hash(
+        Weather(np.array(time), np.array(outdoor), np.array(solar)), first, last
+    ).hex(),
     "plan_hash": lambda plan: our_plan(plan).hash().hex(),
     "roster_hash": lambda **inputs: our_roster(**inputs).hash().hex(),
     "ready": our_ready,
     "check_ready": our_check_ready,
     "agree": our_agree,
     "layout_hash": lambda blocks: our_layout(blocks).hash.hex(),
-    "sum_nonce": lambda context, phase, blocks: session.sum_nonce(context, phase, our_layout(blocks)).hex(),
+    "sum_nonce": lambda context, phase, blocks: sum_nonce(context, phase, our_layout(blocks)).hex(),
     "contexts": our_contexts,
     "questions": our_questions,
     "unsealed": our_unsealed,

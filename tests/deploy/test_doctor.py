@@ -16,12 +16,12 @@ import pytest
 
 from atdm import cli
 from atdm.crypto.keys import SigningKey, read_key_file
+from atdm.data.readings import Readings
 from atdm.deploy.doctor import PRIVATE, examine
 from atdm.deploy.enrolment import create_agent, create_aggregator, create_authority, create_roster, read_authority
 from atdm.deploy.server import make_server_certificate
 from atdm.errors import UsageError
 from atdm.protocol.account import Account
-from atdm.protocol.readings import Readings
 from atdm.protocol.store import Memory, Snapshot, enclose
 from atdm.transport.disk import SMALL, Disk
 from tests.protocol.drive import seeded

@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("nats", reason="the nats extra is not installed")
 
 from atdm.data.format import Format  # noqa: E402
+from atdm.data.readings import Weather  # noqa: E402
 from atdm.deploy.agent import read_account  # noqa: E402
 from atdm.deploy.aggregator import Deployed, aggregate, plan_from  # noqa: E402
 from atdm.deploy.conductor import AggregatorConfig, Conductor  # noqa: E402
@@ -40,10 +41,9 @@ from atdm.deploy.server import LocalServer, reload_server  # noqa: E402
 from atdm.deploy.watch import Seeing, watch_rows  # noqa: E402
 from atdm.errors import RunAborted  # noqa: E402
 from atdm.model.fitted import Model  # noqa: E402
+from atdm.options import fit_options
 from atdm.protocol.account import BLOCK, HOLE, MOST_ASKINGS  # noqa: E402
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY, Plan  # noqa: E402
-from atdm.protocol.readings import Weather  # noqa: E402
 from tests.deploy.theatre import kind_of  # noqa: E402
 
 BORDER = 710 * BLOCK  # a day at which a block of 28 days begins

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from atdm.crypto.keys import SigningKey, read_key_file
+from atdm.data.readings import Weather
 from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent
 from atdm.deploy.conductor import Conductor
 from atdm.deploy.enrolment import SignedWeather, create_roster, read_agent, retire_key, sign_weather
@@ -19,7 +20,6 @@ from atdm.deploy.own import weather_from
 from atdm.deploy.server import PID_FILE, reload_server
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.messages import Announce, encode
-from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.transport import frames

@@ -17,7 +17,7 @@ import pytest
 from atdm.cli import main
 from atdm.deploy.agent import read_account
 from atdm.deploy.rehearse import rehearse, write_data
-from atdm.protocol.options import fit_options
+from atdm.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.use.series import read_observed
 from tests.clusters import tiny

@@ -20,10 +20,10 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed: pip install 'atdm[ui]'")
 
 from atdm.data import Cluster
+from atdm.data.clock import seconds
 from atdm.data.format import Format
 from atdm.deploy.agent import read_account
 from atdm.deploy.rehearse import ONE_THREAD, Stage, running, set_up
-from atdm.protocol.readings import seconds
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.deploy.theatre import write_weather

@@ -23,8 +23,8 @@ from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import BACK, OwnReadings
 from atdm.deploy.rehearse import plan_of, set_up
 from atdm.errors import DataError, RunAborted
+from atdm.options import fit_options
 from atdm.protocol.messages import Announce, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny

@@ -23,7 +23,7 @@ from atdm.deploy.events import unseen
 from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import weather_from
 from atdm.deploy.rehearse import Stage, plan_of, run_beside, set_up
-from atdm.protocol.options import fit_options
+from atdm.options import fit_options
 from atdm.protocol.plan import AnyPlan, Plan
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.rules import Rules

@@ -9,7 +9,7 @@ from rich.console import Console
 import atdm
 from atdm.kernel.finite import without_nan
 from atdm.lab.compare import VARIANTS, compare_rows, parse_protocols
-from atdm.protocol.options import PROTOCOLS, fit_options
+from atdm.options import PROTOCOLS, fit_options
 from atdm.report.compare_text import compare_table
 from atdm.report.page import compare_page
 from tests.clusters import tiny

@@ -28,6 +28,7 @@ from atdm.lab.attacks.catalogue import ATTACKS, COLLUDER, LOOKING
 from atdm.lab.attacks.score import Finding, Guess, Truth, best, score
 from atdm.lab.attacks.stage import Stage, changed, repeatable
 from atdm.lab.audit import _Audit
+from atdm.options import fit_options
 from atdm.protocol import account, agent, collect, company, part, plan
 from atdm.protocol.account import OTHER_WEIGHTING, Account
 from atdm.protocol.agent import Agent
@@ -36,7 +37,6 @@ from atdm.protocol.blind.desk import BlindDesk
 from atdm.protocol.blind.layouts import RELEASE
 from atdm.protocol.blind.release import open_release, vouched
 from atdm.protocol.collect import CollectPart
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import DAY
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session

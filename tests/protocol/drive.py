@@ -9,10 +9,10 @@ import msgspec
 
 from atdm.data import Cluster
 from atdm.errors import PeerError
+from atdm.options import fit_options
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.messages import ToAggregator, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules, least_owners
 from atdm.run import enrol, make_plan, rows_of_plan, weather_of
 from tests.clusters import tiny

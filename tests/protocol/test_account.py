@@ -13,6 +13,7 @@ import pytest
 
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
+from atdm.data.readings import Readings, Weather
 from atdm.errors import PeerError
 from atdm.protocol import account as book
 from atdm.protocol import agent as agent_module
@@ -21,7 +22,7 @@ from atdm.protocol.account import Account, Answered, Begun, Judged, Sent, Settle
 from atdm.protocol.blind import veil as veil_module
 from atdm.protocol.company import TOO_FEW, Verdict, owners_needed
 from atdm.protocol.plan import DAY, Collect, Plan
-from atdm.protocol.readings import Readings, Weather
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Member, could_collude, owners_of, sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.session import make_keys, make_ready
@@ -470,7 +471,7 @@ def live(replay: Replay, day: int) -> None:
             continue
         else:
             start = (FIRST + max(day - rng.choice([4, 6, 12]), 0)) * DAY
-            weather = replay.weather.hash(start, replay.now - STEP)
+            weather = weather_hash(replay.weather, start, replay.now - STEP)
             plan = msgspec.structs.replace(FIT, ridge=90.0, period=12, step_seconds=STEP, start=start,
                                            length=(replay.now - start) // STEP, weather=weather)  # fmt: skip
             replay.fits.append(plan)

@@ -6,7 +6,7 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.errors import UsageError
-from atdm.protocol.options import fit_options
+from atdm.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.result import Fit
 from atdm.run import fit, make_plan, simulate

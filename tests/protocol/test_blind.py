@@ -13,13 +13,14 @@ import pytest
 from atdm.crypto import ring
 from atdm.data import Cluster
 from atdm.data.quantum import sensor_quantum
+from atdm.data.readings import Readings
 from atdm.errors import AtdmError, PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP, Design
+from atdm.options import fit_options
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.veil import Veil
 from atdm.protocol.messages import Masked
-from atdm.protocol.options import fit_options
-from atdm.protocol.readings import Readings, dithered
+from atdm.protocol.readings import dithered
 from atdm.protocol.rules import Rules, refuses
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny

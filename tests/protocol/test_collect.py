@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from atdm.crypto import ring
+from atdm.data.clock import seconds
 from atdm.errors import DataError
 from atdm.protocol.account import OTHER_GRID, OTHER_WEIGHTING
 from atdm.protocol.aggregator import Aggregator, AggregatorState
@@ -15,7 +16,6 @@ from atdm.protocol.collect import Collected, show_layout
 from atdm.protocol.company import BEFORE_FIRST, NOT_YET, OTHER_STEP, TOO_FEW, bits
 from atdm.protocol.messages import Masked, Total
 from atdm.protocol.plan import Collect, first_day
-from atdm.protocol.readings import seconds
 from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 from tests.protocol.drive import altering, drive

@@ -14,10 +14,10 @@ import pytest
 from atdm.crypto import ring
 from atdm.crypto.keys import derive, open_sealed, seal
 from atdm.errors import PeerError, RunAborted
+from atdm.options import fit_options
 from atdm.protocol.blind import direction
 from atdm.protocol.blind.veil import next_context
 from atdm.protocol.messages import Announce, Seal, Secret, Total, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import make_keys
 from atdm.run import enrol, make_plan

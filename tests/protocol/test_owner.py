@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from atdm.options import OwnerChoice
 from atdm.protocol.agent import AgentState
 from atdm.protocol.company import LEFT, PAUSED, flags
 from atdm.protocol.messages import Ready, Refuse
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import MOST_DAYS
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Entry, disclose, enclose

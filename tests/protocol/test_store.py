@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from atdm.data.readings import Readings
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.options import fit_options
 from atdm.protocol.account import Answered, Begun, Judged, Shown
 from atdm.protocol.agent import AgentState
 from atdm.protocol.messages import Abort, Ready, Total, encode
-from atdm.protocol.options import fit_options
-from atdm.protocol.readings import Readings
 from atdm.protocol.store import MOST_FITS, Consented, Memory, Snapshot, disclose, enclose
 from atdm.run import fit, make_plan, simulate
 from atdm.transport.disk import Disk, lock

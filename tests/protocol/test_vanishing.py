@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from atdm.data import Cluster
+from atdm.data.clock import seconds
 from atdm.kernel.descent import Status
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome
-from atdm.protocol.readings import seconds
 from atdm.run import fit
 from tests.clusters import tiny
 from tests.protocol.world import World, after, written

@@ -14,16 +14,17 @@ import numpy as np
 
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
+from atdm.data.clock import seconds
+from atdm.data.readings import Readings
 from atdm.errors import PeerError
+from atdm.options import ProtocolName, fit_options
 from atdm.protocol.account import Account, company_hash
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.messages import Masked, Ready, Refuse, Release
-from atdm.protocol.options import ProtocolName, fit_options
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
-from atdm.protocol.readings import Readings, seconds
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.roster import Member, Roster, sign_roster
 from atdm.protocol.rules import Rules, least_owners

@@ -25,6 +25,7 @@ import pandas as pd
 
 import atdm
 from atdm.crypto.keys import SigningKey, read_key_file, write_key_file
+from atdm.data.readings import Weather
 from atdm.deploy.agent import describe
 from atdm.deploy.enrolment import (
     Pinned,
@@ -40,7 +41,6 @@ from atdm.deploy.notices import pack, unpack
 from atdm.errors import AtdmError
 from atdm.model.fitted import Model
 from atdm.protocol.messages import decode_to_agent, decode_to_aggregator
-from atdm.protocol.readings import Weather
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.store import Entry, Snapshot, disclose, enclose
 from atdm.run import fit

@@ -22,15 +22,15 @@ import numpy as np
 
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
+from atdm.data.readings import Readings, Weather
 from atdm.errors import PeerError
+from atdm.options import OwnerChoice
 from atdm.protocol.agent import Agent
 from atdm.protocol.blind.layouts import open_layout
 from atdm.protocol.collect import show_layout
 from atdm.protocol.messages import Announce, Keys, Masked, Refuse, Release, ToAgent, ToAggregator, Total
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, AnyPlan
-from atdm.protocol.readings import Readings, Weather
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session

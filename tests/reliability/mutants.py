@@ -20,10 +20,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from atdm.crypto import graph, keys, prg, ring
-from atdm.data import gaps
+from atdm.crypto import graph, keys, prg, ring, sums
+from atdm.crypto.sums import Layout
+from atdm.data import gaps, quantum
 from atdm.kernel import descent
-from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store, sums
+from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
 from atdm.protocol.account import Account
@@ -38,7 +39,6 @@ from atdm.protocol.blind.veil import Veil
 from atdm.protocol.collect import CollectPart
 from atdm.protocol.part import AgentContext
 from atdm.protocol.rules import Rules
-from atdm.protocol.sums import Layout
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
 from tests.lab.attacks import test_directions, test_fine_state
@@ -342,12 +342,12 @@ MUTANTS = (
     Mutant("sum", "a total is no more than its agents can add up to",
            off((Layout, "decode", "not (np.abs(numbers) <= agents * self._most).all()")),
            claims.test_a_total_is_no_more_than_its_agents_can_add_up_to),
-    Mutant("sum", "a budget that check words can stand", (Constant(sums, "BLIND_BUDGET", 56),),
+    Mutant("sum", "a budget that check words can stand", (Constant(plan, "BLIND_BUDGET", 56),),
            partial(claims.test_an_offset_on_one_total_ends_the_run, 0)),
-    Mutant("sum", "a nonce follows from the place of its sum", gone(sessions, "sum_nonce", "context"),
+    Mutant("sum", "a nonce follows from the place of its sum", gone(sums, "sum_nonce", "context"),
            vector("nonce of a sum")),
     Mutant("sum", "a nonce follows from the name and shape of its sum",
-           gone(sessions, "sum_nonce", "phase", "layout.hash"), vector("nonce of a sum")),
+           gone(sums, "sum_nonce", "phase", "layout.hash"), vector("nonce of a sum")),
     Mutant("sum", "fixed point and bounds are part of the shape",
            (Edit(Layout, "__init__", "(b.name, b.size, b.bits, float(b.bound).hex())", "(b.name, b.size)"),),
            vector("layout")),
@@ -505,7 +505,7 @@ MUTANTS = (
            (Edit(AgentContext, "sendable", "self.memory.quantum", "1.0"),),
            claims.test_the_quantum_of_the_dither_is_the_sensors),
     Mutant("account", "the quantum of the dither is never finer than before",
-           (Edit(readings, "coarser", "max(quantum, sensor_quantum(temperature))", "sensor_quantum(temperature)"),),
+           (Edit(quantum, "coarser", "max(quantum, sensor_quantum(temperature))", "sensor_quantum(temperature)"),),
            claims.test_the_quantum_of_the_dither_is_never_finer_than_before),
     Mutant("account", "the quantum of the dither is looked for again",
            (Edit(Agent, "_verdict", "self._see_quantum()", "pass"),),
@@ -602,7 +602,7 @@ MUTANTS = (
            every(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules)),
     Mutant("rules", "the weather of its own copy",
            off((Agent, "_reason_to_stay_out",
-                "plan.weather != self.own.weather.hash(plan.start, last_row(plan))")),
+                "plan.weather != weather_hash(self.own.weather, plan.start, last_row(plan))")),
            claims.test_an_agent_takes_no_weather_but_its_own),
     Mutant("rules", "a grid from midnight, of 15 min or more",
            off((plan, "check_grid", "step < LEAST_STEP or DAY % step or plan.start % step")),
@@ -651,7 +651,7 @@ MUTANTS = (
     Mutant("rules", "this version of the wire", (Edit(plan, "check_window", "plan.version == VERSION", "True"),),
            case(claims.test_a_plan_has_one_grid_one_season_and_a_ridge, 10)),
     Mutant("rules", "weather of the window and no more",
-           (Edit(readings.Weather, "hash", "slice(*np.searchsorted(self.time, [first, last + 1]).tolist())",
+           (Edit(readings, "weather_hash", "slice(*np.searchsorted(weather.time, [first, last + 1]).tolist())",
                  "slice(None)"),),
            claims.test_weather_before_and_after_the_window_does_not_count),
     Mutant("rules", "a total may have less than the plan's if its own limit is less",

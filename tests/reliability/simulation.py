@@ -40,8 +40,11 @@ import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
+from atdm.data.clock import seconds
+from atdm.data.readings import Readings, positions
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
+from atdm.options import fit_options
 from atdm.protocol.account import MOST_ASKINGS, Answered, Settled, Shown
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
@@ -49,15 +52,13 @@ from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, Total, encode
-from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
 from atdm.protocol.plain import fit_plain
-from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
-from atdm.protocol.readings import Readings, positions, seconds, window
+from atdm.protocol.plan import BLIND_BUDGET, DAY, MOST_SIGNS, OPEN_BUDGET, AnyPlan, Collect, Plan
+from atdm.protocol.readings import weather_hash, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import Entry, Snapshot, answer_hash, disclose
-from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
 from atdm.run import make_plan, weather_of
 from tests.clusters import tiny
 from tests.protocol.world import Killed, written
@@ -213,7 +214,7 @@ class Simulation:
         plan = make_plan(self.cluster, fit_options(protocol=protocol, **options), self.rules)
         plan = msgspec.structs.replace(plan, start=plan.start + days.start * DAY, length=len(days) * DAY // STEP)
         rows = window(plan)
-        return msgspec.structs.replace(plan, weather=self.weather.hash(int(rows[0]), int(rows[-1])))
+        return msgspec.structs.replace(plan, weather=weather_hash(self.weather, int(rows[0]), int(rows[-1])))
 
     def fit_over(self, day: int, days: int) -> Plan:
         """A fit over so many days from a UTC day on."""

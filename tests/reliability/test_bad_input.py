@@ -12,7 +12,9 @@ import pytest
 import atdm
 from atdm.crypto import ring
 from atdm.crypto.keys import ExchangeKey
+from atdm.crypto.sums import Layout, fixed
 from atdm.errors import PeerError, UsageError
+from atdm.options import fit_options
 from atdm.protocol import agent as agents_module
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import (
@@ -28,12 +30,10 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
-from atdm.protocol.options import fit_options
-from atdm.protocol.plan import Collect, Plan, check_plan
+from atdm.protocol.plan import BLIND_BUDGET, Collect, Plan, check_plan
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Session, announce_hash, begin_run
-from atdm.protocol.sums import BLIND_BUDGET, Layout, fixed
 from atdm.run import make_plan
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties

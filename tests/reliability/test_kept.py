@@ -14,6 +14,7 @@ import pytest
 from atdm import read_cluster
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
+from atdm.data.readings import Readings
 from atdm.deploy.agent import describe
 from atdm.deploy.enrolment import read_authority
 from atdm.deploy.owner import exchange
@@ -34,7 +35,6 @@ from atdm.protocol.messages import (
     decode_to_aggregator,
     encode,
 )
-from atdm.protocol.readings import Readings
 from atdm.protocol.session import announce_hash
 from atdm.protocol.store import Entry, Snapshot, disclose, enclose
 from atdm.transport import frames

@@ -11,7 +11,8 @@ import pytest
 
 from atdm.crypto import ring
 from atdm.crypto.keys import SigningKey, derive, digest
-from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM
+from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM, coarser
+from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import Status
 from atdm.kernel.estimate import Estimate
@@ -39,10 +40,11 @@ from atdm.protocol.messages import (
 )  # fmt: skip
 from atdm.protocol.part import Host
 from atdm.protocol.plan import DAY, VERSION, Collect, Plan, check_collect, check_plan
-from atdm.protocol.readings import Readings, Weather, coarser, dithered
+from atdm.protocol.readings import dithered, weather_hash
 from atdm.protocol.roster import check_roster, sign_roster
-from atdm.protocol.rules import Rules, check_agents, refuses
+from atdm.protocol.rules import Rules, refuses
 from atdm.protocol.store import Consented, Entry, Memory, Snapshot, disclose, enclose
+from atdm.run import check_agents
 from tests.clusters import tiny
 from tests.protocol.drive import altering, announcing, drive, parties
 from tests.protocol.world import LOOSE, World, after, saved, written
@@ -249,8 +251,8 @@ def test_a_company_too_small_for_two_totals_fits_nothing() -> None:
 def test_weather_before_and_after_the_window_does_not_count() -> None:
     time = np.arange(10) * 3600
     whole, other = (Weather(time, np.arange(10.0), np.where(time < changed, 0.5, 0.1)) for changed in (10**9, 7 * 3600))
-    assert whole.hash(0, 6 * 3600) == other.hash(0, 6 * 3600) != whole.hash(0, 5 * 3600)
-    assert whole.hash(0, 7 * 3600) != other.hash(0, 7 * 3600)
+    assert weather_hash(whole, 0, 6 * 3600) == weather_hash(other, 0, 6 * 3600) != weather_hash(whole, 0, 5 * 3600)
+    assert weather_hash(whole, 0, 7 * 3600) != weather_hash(other, 0, 7 * 3600)
 
 
 def test_the_agents_own_limit_of_totals_counts_whatever_the_plan_says() -> None:
@@ -779,7 +781,7 @@ def test_weather_that_does_not_cover_the_rows_ends_the_run() -> None:
     object.__setattr__(sky, "time", sky.time + 1)
     plan = aggregator._announce.plan
     last = plan.start + (plan.length - 1) * plan.step_seconds
-    plan = msgspec.structs.replace(plan, weather=sky.hash(plan.start, last))
+    plan = msgspec.structs.replace(plan, weather=weather_hash(sky, plan.start, last))
     aggregator = announcing(agents, plan, tiny(0, agents=4, rows=60))
     drive(aggregator, agents)
     assert aggregator.state is AggregatorState.ABORTED and "does not cover every kept row" in aggregator.reasons[0]

@@ -29,11 +29,12 @@ from atdm.crypto.prg import MaskSet, Stream
 from atdm.data import Cluster
 from atdm.deploy.enrolment import create_agent, create_aggregator, create_authority, create_roster, read_agent
 from atdm.errors import AtdmError
+from atdm.options import fit_options
 from atdm.protocol.account import Sent
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.options import fit_options
 from atdm.protocol.plan import Collect
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Consented, Entry, Snapshot
 from atdm.run import enrol, fit, make_plan, simulate, weather_of
@@ -125,7 +126,7 @@ def test_no_key_reading_or_weight_is_on_the_wire_of_rows_collected_or_in_the_log
     plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0, nonnegative=False))
     first = weather_of(cluster).time[0]
     step = plan.step_seconds
-    short = weather_of(cluster).hash(int(first), int(first + (fitted - 1) * step))
+    short = weather_hash(weather_of(cluster), int(first), int(first + (fitted - 1) * step))
     plan = msgspec.structs.replace(plan, length=fitted, weather=short)
     agents, _ = enrol(cluster, replace(RULES, dither=0.0), recording.random_bytes)
     roles = []
@@ -237,9 +238,9 @@ def test_no_repr_shows_a_key_a_reading_or_a_coefficient(monkeypatch) -> None:
 @pytest.mark.parametrize("where", ["layout", "mask", "span"])
 def test_no_traceback_shows_a_key_or_a_reading(where, monkeypatch, caplog) -> None:
     """Something breaks in the middle of a run: the traceback has code and messages, not values."""
+    from atdm.crypto.sums import Layout
     from atdm.kernel.span import Span
     from atdm.protocol.session import Session
-    from atdm.protocol.sums import Layout
 
     recording = Recording(monkeypatch)
 

@@ -42,6 +42,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from atdm.data.clock import seconds
 from atdm.data.sources.source import Rows, Source
 from atdm.deploy import collecting, service
 from atdm.deploy.agent import AgentFiles, RunningAgent, link_agent, prepare_agent, read_account
@@ -67,7 +68,6 @@ from atdm.errors import AtdmError, DataError
 from atdm.protocol.messages import Announce, Keys, Masked, ToAgent, ToAggregator, Total
 from atdm.protocol.part import Host
 from atdm.protocol.plan import Collect
-from atdm.protocol.readings import seconds
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.types import FloatArray, IntArray

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atdm.data.readings import Readings
 from atdm.errors import DataError
-from atdm.protocol.readings import Readings
 from atdm.protocol.store import Memory, Snapshot, disclose, enclose
 from atdm.transport import disk as module
 from atdm.transport.difference import difference, rebuilt

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from atdm.data import quality
-from atdm.protocol.options import fit_options
-from atdm.protocol.plan import train_rows
+from atdm.kernel.design import train_rows
+from atdm.options import fit_options
 from atdm.protocol.rules import Rules, too_short
 from atdm.run import make_plan
 from atdm.use.ready import problems, short_of

@@ -24,7 +24,7 @@ from atdm.deploy.notices import OwnWeather
 from atdm.deploy.own import HISTORY
 from atdm.deploy.owner import choice_of, choose, chosen_since
 from atdm.errors import UsageError
-from atdm.protocol.options import OwnerChoice, WeightsName
+from atdm.options import OwnerChoice, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.account_text import account_table, choice_text, statement
 from atdm.ui import DEFAULT as PAGE

@@ -44,7 +44,7 @@ from atdm.deploy.watch import Seeing, parse_end, watch_rows
 from atdm.errors import AtdmError, NotConverged
 from atdm.kernel.descent import Status
 from atdm.model.horizons import Horizon
-from atdm.protocol.options import FitOptions, WeightsName
+from atdm.options import FitOptions, WeightsName
 from atdm.protocol.rules import Rules
 from atdm.report.folder import check_folder, check_writable, write_file, write_folder
 from atdm.report.rehearsal import rehearsal_summary, verdict

@@ -32,7 +32,7 @@ from atdm.data.holidays import days_of
 from atdm.data.probe import read_probe, windows_of
 from atdm.data.sources import open_source
 from atdm.errors import UsageError
-from atdm.protocol.options import FitOptions
+from atdm.options import FitOptions
 from atdm.protocol.rules import Rules
 from atdm.report.evidence import diagnosis
 from atdm.report.folder import check_folder, write_folder

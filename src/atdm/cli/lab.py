@@ -15,7 +15,7 @@ from atdm.lab.bench import parse_sizes
 from atdm.lab.compare import compare_rows, parse_protocols
 from atdm.lab.footprint import footprint
 from atdm.lab.reproduce import reproduce as reproduction
-from atdm.protocol.options import FitOptions
+from atdm.options import FitOptions
 from atdm.report.bench_page import bench_page, bench_table, footprint_table
 from atdm.report.blocks import terminal_table, terminal_tables
 from atdm.report.compare_text import compare_table

@@ -18,7 +18,7 @@ from atdm.data.format import Format
 from atdm.data.seconds import length_or_number
 from atdm.data.sources.registry import SourceOptions
 from atdm.deploy.log import LogFormat
-from atdm.protocol.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
+from atdm.options import FitOptions, NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 from atdm.ui import DEFAULT as PAGE
 

@@ -1,1 +1,1 @@
-"""Cryptographic building blocks: fixed-point ring, masks, keys, mask graph. Knows no parties, protocol or network."""
+"""Building blocks: fixed-point ring, sums, masks, keys, mask graph. Knows no parties, protocol or network."""

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from atdm.data import seconds
+from atdm.data import seconds as whole
 from atdm.errors import UsageError
 from atdm.types import IntArray
 
@@ -18,7 +18,7 @@ MONDAY = pd.Timestamp("1970-01-05")  # any Monday does; a fixed one makes a week
 
 def duration(text: str, *, zero: bool = False) -> pd.Timedelta:
     """A length of time such as "30min", "24h", "1d" or "1w"; above zero, unless `zero` allows "0" and "0h"."""
-    return pd.Timedelta(seconds=seconds.length(text, zero=zero))
+    return pd.Timedelta(seconds=whole.length(text, zero=zero))
 
 
 def season_steps(season: str, step: pd.Timedelta) -> int:
@@ -31,7 +31,17 @@ def season_steps(season: str, step: pd.Timedelta) -> int:
 
 def zone(name: str) -> ZoneInfo:
     """The time zone of an IANA name."""
-    return seconds.zone(name)
+    return whole.zone(name)
+
+
+def seconds(time: pd.DatetimeIndex) -> IntArray:
+    """Time stamps as whole seconds since 1970 UTC."""
+    return time.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]").astype(np.int64)
+
+
+def timestamps(time: IntArray) -> pd.DatetimeIndex:
+    """Whole seconds since 1970 UTC as time stamps."""
+    return pd.DatetimeIndex(pd.to_datetime(time, unit="s", utc=True), name="time")
 
 
 def segments(time: pd.DatetimeIndex, step: pd.Timedelta) -> IntArray:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from atdm.data.readings import Readings
 from atdm.errors import DataError
 from atdm.types import BoolArray, FloatArray, IntArray
 
@@ -33,16 +34,6 @@ LOST_PARTS = (10, 50)  # outages may cost one of K parts of the window before a 
 # A lost row is lost for all K homes, a home left out is one of K. Measured with 64 homes (tests/test_missing.py): lost
 # tenths move the 24 h R² by up to 0.07, a home or two left out by 0.015.
 LEFT_OUT_SHARE = (1, 3)  # of the homes: a company needs the other two thirds of the roster
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Filled:
-    """One home's complete readings, own gaps filled. It has no repr: readings are private."""
-
-    time: IntArray  # seconds since 1970 UTC, ascending
-    temperature: FloatArray  # [°C]
-    load: FloatArray  # [kW]
-    filled: BoolArray  # whether the temperature, the load or both of that stamp were filled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +50,7 @@ def fill(
     load: FloatArray,
     step_seconds: int,
     longest_seconds: int = LONGEST_SECONDS,
-) -> Filled:
+) -> Readings:
     """One home's readings with its own short gaps filled; only stamps that have both values then.
 
     time: ascending stamps on a grid of `step_seconds` [s]; a missing reading is NaN, or its stamp is not there.
@@ -77,7 +68,7 @@ def fill(
         complete &= ~np.isnan(whole)
         filled |= np.isnan(known)
         both.append(whole)
-    return Filled(stamps[complete], both[0][complete], both[1][complete], filled[complete])
+    return Readings(stamps[complete], both[0][complete], both[1][complete], filled[complete])
 
 
 def days_out(time: IntArray, first: int, last: int, step_seconds: int) -> IntArray:
@@ -107,16 +98,23 @@ def company(has: BoolArray, names: Sequence[str]) -> Company:
     """
     part, of = LEFT_OUT_SHARE
     window = of * (~has).sum(axis=1) <= part * len(names)
-    lacks = ~has[window]
+    stays = staying(~has[window], names, part * len(names) // of)
+    return Company(stays, np.all(has[:, stays], axis=1))
+
+
+def staying(lacks: BoolArray, names: Sequence[str | int], most: int) -> BoolArray:
+    """Which homes stay where at most so many may be left out (Rule 4). lacks: rows (or days) × homes."""
     own = lacks.sum(axis=0)
     lacking = lacks.sum(axis=1)  # by row: how many of the homes that stay lack it
     stays = np.ones(len(names), dtype=bool)
-    while costs_too_much(int(np.count_nonzero(lacking)), len(lacking), len(names)) and _may_lose_one(stays):
+    for _ in range(most):
+        if not _costs_too_much(int(np.count_nonzero(lacking)), len(lacking), len(names)):
+            break
         won_back = lacks[lacking == 1].sum(axis=0)  # by home: rows that it alone lacks
         worst = min(np.flatnonzero(stays).tolist(), key=lambda i: (-won_back[i], -own[i], names[i]))
         stays[worst] = False
         lacking -= lacks[:, worst]
-    return Company(stays, np.all(has[:, stays], axis=1))
+    return stays
 
 
 def _check_grid(time: IntArray, step_seconds: int) -> None:
@@ -151,12 +149,7 @@ def _interpolated(time: IntArray, value: FloatArray, longest: int) -> FloatArray
     return whole
 
 
-def costs_too_much(lost: int, whole: int, homes: int) -> bool:
+def _costs_too_much(lost: int, whole: int, homes: int) -> bool:
     """Whether dropping this many rows (or days) of a window costs more than leaving a home out (Rule 4)."""
     few, many = LOST_PARTS
     return lost > 0 and min(max(homes, few), many) * lost >= whole
-
-
-def _may_lose_one(stays: BoolArray) -> bool:
-    part, whole = LEFT_OUT_SHARE
-    return whole * (int(np.count_nonzero(~stays)) + 1) <= part * len(stays)

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import clock, gaps
-from atdm.data.gaps import Company, Filled
+from atdm.data.gaps import Company
+from atdm.data.readings import Readings
 from atdm.types import BoolArray, IntArray
 
 NS = 10**9  # ns per s
@@ -187,7 +188,7 @@ def keep(
     )
 
 
-def _rows(given: pd.DatetimeIndex, homes: list[Filled], weather: pd.DatetimeIndex) -> pd.DatetimeIndex:
+def _rows(given: pd.DatetimeIndex, homes: list[Readings], weather: pd.DatetimeIndex) -> pd.DatetimeIndex:
     """The stamps given, and those that homes filled where there is weather."""
     filled = np.unique(np.concatenate([home.time[home.filled] for home in homes]))
     new: IntArray = np.setdiff1d(filled, given.asi8 // NS) * NS + given.asi8[0] % NS

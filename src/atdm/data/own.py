@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from atdm.data import gaps, limits
-from atdm.data.gaps import Filled
+from atdm.data.readings import Readings
 from atdm.data.seconds import commonest_step, spell, stamp
 from atdm.data.sources.source import Rows
 from atdm.data.sources.table import HOME, Sky, Table
@@ -67,7 +67,7 @@ def possible(rows: Rows, source: object, name: str) -> tuple[Rows, tuple[str, ..
     return replace(rows, temperature=columns[0], load=columns[1]), tuple(said)
 
 
-def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Filled:
+def own_readings(rows: Rows, source: object, sky: Sky | None, longest_seconds: int) -> Readings:
     """Readings of complete rows, own gaps filled; or the first fault. sky: None where the home has no weather."""
     name = str(getattr(source, "name", source))
     words = HOME[2:] if isinstance(source, Table) else ("temperature", "load")

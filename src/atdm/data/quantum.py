@@ -38,6 +38,12 @@ def coarsest(several: Sequence[FloatArray]) -> float:
     return max(map(sensor_quantum, telling), default=0.0) or sensor_quantum(np.concatenate([*several, np.zeros(0)]))
 
 
+def coarser(quantum: float, temperature: FloatArray) -> float:
+    """The step of a sensor of which so much was known before: never a finer one. A first hour in which it did not move
+    looks finer than it is."""
+    return max(quantum, sensor_quantum(temperature))
+
+
 def _distinct(values: FloatArray) -> FloatArray:
     found: FloatArray = np.unique(np.rint(values[~np.isnan(values)] / LEAST_QUANTUM))
     return found

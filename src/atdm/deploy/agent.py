@@ -17,6 +17,7 @@ import numpy as np
 
 from atdm.data.format import Format
 from atdm.data.quantum import MOST_QUANTUM
+from atdm.data.readings import Readings
 from atdm.data.sources.source import Source
 from atdm.data.sources.table import Table
 from atdm.deploy.enrolment import AgentKeys, read_agent, read_unchecked_roster
@@ -33,7 +34,6 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.messages import OVERHEAD, Announce, decode_to_agent, one_line
 from atdm.protocol.part import Host
 from atdm.protocol.plan import AnyPlan, Collect
-from atdm.protocol.readings import Readings
 from atdm.protocol.roster import Roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.store import Entry, Snapshot, disclose, newest_serial

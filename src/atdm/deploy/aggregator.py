@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from atdm.crypto.keys import digest
-from atdm.data.clock import commonest_step
+from atdm.data.clock import commonest_step, timestamps
 from atdm.data.format import Format
+from atdm.data.readings import Weather
 from atdm.deploy.agent import Say, on_signal
 from atdm.deploy.collecting import Attempts, Office, Portion, collect, spelled
 from atdm.deploy.conductor import AggregatorConfig, Conductor
@@ -24,12 +25,12 @@ from atdm.deploy.events import Aborted, ModelReleased, OnEvent, unseen
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, RunAborted, UsageError
 from atdm.kernel.design import LAGGED, Design
+from atdm.options import FitOptions
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.desk import Outcome
-from atdm.protocol.options import FitOptions
 from atdm.protocol.plan import DAY, Plan
-from atdm.protocol.readings import Weather, public_inputs, timestamps, window
+from atdm.protocol.readings import public_inputs, window
 from atdm.protocol.registry import OFFERED
 from atdm.protocol.rules import Rules
 from atdm.result import Cost, Fit

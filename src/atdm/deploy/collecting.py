@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from atdm.data.readings import Weather
 from atdm.deploy.agent import Say
 from atdm.deploy.conductor import AggregatorConfig, Conductor
 from atdm.deploy.enrolment import SignedWeather, read_aggregator, read_roster, read_signed_weather
@@ -29,7 +30,7 @@ from atdm.errors import AtdmError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.company import bits, rows_asked
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
-from atdm.protocol.readings import Weather, window
+from atdm.protocol.readings import weather_hash, window
 from atdm.protocol.session import Run
 from atdm.transport.nats import NatsConfig
 
@@ -59,7 +60,7 @@ class Office:
 
     def _signed_weather(self, path: Path, plan: Plan) -> SignedWeather:
         signed, rows = read_signed_weather(path, self.authority), window(plan)
-        if signed.rows(self.authority).hash(int(rows[0]), int(rows[-1])) != plan.weather:
+        if weather_hash(signed.rows(self.authority), int(rows[0]), int(rows[-1])) != plan.weather:
             raise UsageError(f"{path}: has other rows than the plan's weather: sign the weather file of the fit")
         return signed
 

@@ -17,6 +17,7 @@ from statistics import median
 
 import numpy as np
 
+from atdm.data.readings import Weather
 from atdm.deploy.agent import Say, describe_plan
 from atdm.deploy.events import Company, Feed, Joined, OnEvent, Planned, unseen
 from atdm.deploy.fleet import OF_THE_PAST, FleetFile, Outages, without
@@ -27,7 +28,6 @@ from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, days_asked, flags
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
-from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, owners_of
 from atdm.result import Cost
 from atdm.run import attempt_now

@@ -32,12 +32,12 @@ import msgspec
 import numpy as np
 
 from atdm.crypto.keys import KEY_BYTES, SigningKey, digest, read_key_file, verify, write_key_file
+from atdm.data.readings import Weather
 from atdm.deploy.server import make_ca, make_server_certificate, server_config
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.protocol.account import BLOCK
 from atdm.protocol.company import owners_needed
 from atdm.protocol.plan import DAY
-from atdm.protocol.readings import Weather
 from atdm.protocol.roster import Roster, check_roster, owners_of, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes

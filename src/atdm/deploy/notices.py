@@ -18,12 +18,13 @@ import msgspec
 import numpy as np
 
 from atdm.data.format import Format
+from atdm.data.readings import Weather
 from atdm.deploy.enrolment import AgentKeys, SignedWeather, json_bytes, read_roster
 from atdm.deploy.log import Line
 from atdm.deploy.own import weather_from
 from atdm.errors import AtdmError, DataError, PeerError
 from atdm.protocol.plan import Plan, last_row
-from atdm.protocol.readings import Weather
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Roster, check_roster, place_of
 from atdm.transport.disk import replace_file
 from atdm.transport.frames import MOST_HELD
@@ -174,7 +175,7 @@ class Kept:
     def weather(self, plan: Plan) -> Weather:
         """Of the published rows and this agent's own those that the plan's hash names; its own where neither is."""
         ends = plan.start, last_row(plan)
-        if self._weather.hash(*ends) == plan.weather:
+        if weather_hash(self._weather, *ends) == plan.weather:
             return self._weather
         try:
             return self._own.read() or self._weather

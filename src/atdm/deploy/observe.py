@@ -13,16 +13,17 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
-from atdm.data.clock import duration, stamp
+from atdm.data.clock import duration, seconds, stamp, timestamps
+from atdm.data.readings import positions
 from atdm.deploy.fleet import whole
 from atdm.errors import RunAborted, UsageError
 from atdm.model.fitted import Model, Origin
+from atdm.options import WeightsName
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.collect import CollectDesk
 from atdm.protocol.company import Choose, bits, choose
-from atdm.protocol.options import WeightsName
 from atdm.protocol.plan import Collect
-from atdm.protocol.readings import positions, seconds, timestamps, window
+from atdm.protocol.readings import window
 from atdm.protocol.rules import Rules
 from atdm.run import attempt_now, enrol, own_rules, weather_of
 from atdm.transport import local

@@ -22,12 +22,12 @@ import numpy as np
 
 from atdm.data.format import Format
 from atdm.data.own import not_later, own_readings, possible, weather_faults
+from atdm.data.readings import Readings, Weather
 from atdm.data.seconds import length, stamp
 from atdm.data.sources.source import Rows, Source
 from atdm.data.sources.table import Sky, Table, read_sky
 from atdm.deploy.log import Line
 from atdm.errors import DataError, UsageError
-from atdm.protocol.readings import Readings, Weather, weather_of_table
 
 NUMBER = re.compile(r"\d[\d.,]*")
 HISTORY = 400  # days
@@ -68,7 +68,7 @@ class OwnReadings:
         judged, impossible = possible(rows, self.source, self.source.name)
         own = own_readings(judged, self.source, sky, length(self.declared.fill, zero=True))
         self._rows, self._done = rows, (*late, *impossible)  # as read: what is lacking is counted over all of them
-        return Readings(own.time, own.temperature, own.load, own.filled)
+        return own
 
     def read_again(self, say: Callable[[str], None]) -> Readings:
         """What there is now, for a run that asks for later rows."""
@@ -132,4 +132,4 @@ def weather_from(path: Path, declared: Format | None = None) -> Weather:
     for fault in weather_faults(sky):
         raise DataError(fault)
     rows = ~(np.isnan(sky.outdoor) | np.isnan(sky.solar))
-    return weather_of_table(sky.time[rows], sky.outdoor[rows], sky.solar[rows])
+    return Weather(sky.time[rows], sky.outdoor[rows], sky.solar[rows] / 1000.0)  # W/m² -> kW/m²

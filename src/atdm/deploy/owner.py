@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from atdm.errors import AtdmError, DataError, UsageError, write_error
+from atdm.options import OwnerChoice
 from atdm.protocol.company import flags
 from atdm.protocol.messages import one_line
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import AnyPlan, day_count
 from atdm.transport.disk import replace_file
 

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from atdm.data.clock import seconds, timestamps
 from atdm.errors import DataError, write_error
-from atdm.protocol.readings import seconds, timestamps
 from atdm.transport.disk import lock
 
 APPLICATION = 0x6174646D  # "atdm": what the file says it belongs to

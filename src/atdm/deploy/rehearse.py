@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from atdm.data import Cluster
+from atdm.data.clock import timestamps
 from atdm.data.format import Format
 from atdm.deploy.agent import AgentFiles, Say, describe_plan, prepare_agent
 from atdm.deploy.aggregator import Deployed, Rows, check_offered, plan_from
@@ -41,14 +42,13 @@ from atdm.deploy.server import LocalServer
 from atdm.errors import RunAborted, UsageError
 from atdm.kernel.design import COEFFICIENTS
 from atdm.model.fitted import Model
+from atdm.options import FitOptions
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
-from atdm.protocol.options import FitOptions
 from atdm.protocol.part import Host
 from atdm.protocol.plan import MOST_DAYS, Plan, last_row
-from atdm.protocol.readings import timestamps
-from atdm.protocol.rules import Rules, check_agents
-from atdm.run import collect, cost_of, outcome_of, rows_of_plan
+from atdm.protocol.rules import Rules
+from atdm.run import check_agents, collect, cost_of, outcome_of, rows_of_plan
 from atdm.transport import local
 
 AGENTS_PER_PROCESS = 8

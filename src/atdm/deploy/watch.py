@@ -21,7 +21,7 @@ from atdm.deploy.fleet import OUTAGES, Outages, whole
 from atdm.deploy.observe import Observation, observe_plan, released_by
 from atdm.errors import AtdmError, DataError, PeerError, RunAborted, UsageError
 from atdm.model.fitted import Model
-from atdm.protocol.options import WeightsName
+from atdm.options import WeightsName
 
 Keep = Callable[[Observation], None]
 

@@ -102,6 +102,11 @@ class Inputs:
         return self.between(0, self.train, self.train)
 
 
+def train_rows(rows: int, share: float) -> int:
+    """Rows of the training part; `round` takes away what 0.29 · 100 = 28.999… leaves."""
+    return int(round(rows * share, 9))
+
+
 def parameter_count(order: int, period: int) -> int:
     """Free parameters of Eq. (2) beside the weights."""
     return order + len(INPUTS) * (order + 1) + period

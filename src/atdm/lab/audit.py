@@ -9,6 +9,8 @@ from typing import Literal, cast
 import numpy as np
 
 from atdm.data import Cluster
+from atdm.data.clock import seconds
+from atdm.data.readings import positions
 from atdm.errors import UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.design import REFERENCE_TEMP
@@ -21,12 +23,11 @@ from atdm.lab.attacks.separation import separate_rotated, separate_totals
 from atdm.lab.attacks.stage import Released, Stage, repeatable
 from atdm.lab.attacks.totals import KNOWN_HOURS, algebra, extend, known_rows, subset_sums, unit_steps
 from atdm.lab.attacks.view import View
-from atdm.protocol.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
+from atdm.options import PROTOCOLS, WEIGHTS, ProtocolName, WeightsName, fit_options
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.readings import positions, seconds
 from atdm.protocol.roster import Members
-from atdm.protocol.rules import Rules, check_agents
-from atdm.run import make_plan, rows_of_plan
+from atdm.protocol.rules import Rules
+from atdm.run import check_agents, make_plan, rows_of_plan
 
 MOST_COLLUDERS = 3
 ProtocolChoice = ProtocolName | Literal["all"]

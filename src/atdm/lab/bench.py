@@ -21,10 +21,10 @@ from atdm.data import Cluster
 from atdm.errors import UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
+from atdm.options import ProtocolName, WeightsName, fit_options
 from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.messages import Masked, Release, decode_to_aggregator
-from atdm.protocol.options import ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import enrol, fit, make_plan, outcome_of, rows_of_plan, weather_of
 from atdm.transport import local, processes

@@ -10,7 +10,7 @@ import pandas as pd
 from atdm.data import Cluster
 from atdm.errors import AtdmError, UsageError
 from atdm.kernel.design import LAGGED
-from atdm.protocol.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
+from atdm.options import PROTOCOLS, WEIGHTS, FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.rules import Rules
 from atdm.result import Fit
 from atdm.run import fit_cluster

@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atdm.crypto.keys import KEY_BYTES, digest
+from atdm.data.readings import Readings, positions
 from atdm.errors import RunAborted
-from atdm.protocol.options import ShownAs
-from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, day_count, first_day
-from atdm.protocol.readings import Readings, positions
+from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan, ShownAs, day_count, first_day
 from atdm.protocol.registry import REGISTRY
 from atdm.types import BoolArray, FloatArray, IntArray
 

@@ -18,14 +18,16 @@ from enum import StrEnum
 import numpy as np
 
 from atdm.crypto.keys import ExchangeKey, SigningKey
+from atdm.data.quantum import coarser
+from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.options import OwnerChoice
 from atdm.protocol import messages as wire
 from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge
 from atdm.protocol.ledger import Notebook
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.part import AgentContext, Host, Part
 from atdm.protocol.plan import MOST_DAYS, AnyPlan, Collect, Plan, day_count, last_row
-from atdm.protocol.readings import Readings, Weather, coarser
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import NOBODY, Roster, check_roster, place_of
 from atdm.protocol.rules import Rules, refuses
@@ -275,7 +277,7 @@ class Agent:
             return reason
         if self._find_weather is not None:
             self.own = replace(self.own, weather=self._find_weather(plan))
-        if plan.weather != self.own.weather.hash(plan.start, last_row(plan)):
+        if plan.weather != weather_hash(self.own.weather, plan.start, last_row(plan)):
             return "the plan's weather is not this agent's: publish the rows that the enrolment authority signed"
         return memory.account.refuses_fit(plan) if plan.protocol == "blind" else None
 

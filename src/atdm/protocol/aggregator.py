@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from atdm.crypto.keys import digest
+from atdm.data.readings import Weather
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.company import Choose, bits, choose, flags
 from atdm.protocol.desk import Desk, Outgoing
@@ -32,7 +33,6 @@ from atdm.protocol.messages import (
     one_line,
 )  # fmt: skip
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
-from atdm.protocol.readings import Weather
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import Members, Roster
 from atdm.protocol.session import Run, announce_hash, begin_run, check_ready, make_keys

@@ -23,6 +23,8 @@ from atdm.crypto import ring
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
+from atdm.crypto.sums import RAW, Block, Layout, fixed, sum_nonce
+from atdm.data.readings import Weather, positions
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.protocol.account import MOST_ASKINGS, Shown
@@ -31,9 +33,8 @@ from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Message, ToAgent, ToAggregator, Total, encode, expect
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.readings import Weather, positions
-from atdm.protocol.session import Run, Session, sum_nonce
-from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
+from atdm.protocol.plan import BLIND_BUDGET
+from atdm.protocol.session import Run, Session
 from atdm.types import BoolArray, FloatArray, IntArray
 
 Phase = Literal["offer", "show"]  # which message of its own an agent sent last

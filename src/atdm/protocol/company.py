@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from atdm.data.gaps import costs_too_much
-from atdm.data.limits import INDOOR_C, LOAD_KW
+from atdm.data.gaps import staying
+from atdm.data.readings import Readings, possible
 from atdm.errors import PeerError, RunAborted
+from atdm.options import OwnerChoice
 from atdm.protocol.account import Account, Judged
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY, AnyPlan, Collect, day_count, first_day, last_row
-from atdm.protocol.readings import Readings, window
+from atdm.protocol.readings import window
 from atdm.protocol.roster import Roster, owners_of
 from atdm.protocol.rules import Rules, least_owners
 from atdm.types import BoolArray, IntArray
@@ -114,19 +114,6 @@ def _first_look(
     return False, TOO_FEW
 
 
-def possible(readings: Readings) -> BoolArray:
-    """Readings that can be summed. Others are found before a run: a refusal within one would tell something of them."""
-    t, h = readings.temperature, readings.load
-    inside: BoolArray = (t >= INDOOR_C[0]) & (t <= INDOOR_C[1]) & (h >= LOAD_KW[0]) & (h <= LOAD_KW[1])
-    return inside
-
-
-def usable(readings: Readings) -> Readings:
-    """Without readings that cannot be summed: their rows are lacking."""
-    fine = possible(readings)
-    return readings if fine.all() else readings.at(np.flatnonzero(fine))
-
-
 def bits(flags: BoolArray) -> bytes:
     """Flags as bytes on the wire, the first in the lowest bit."""
     return np.packbits(flags, bitorder="little").tobytes()
@@ -181,22 +168,16 @@ def choose(answers: Answers, roster: Roster, least: int) -> tuple[list[int], Boo
     A home that is out on some days stays, and those days are lost for all, as long as that costs less than a home is
     worth (data/gaps.py, Rule 4: of K homes 1/K of the days); beyond that the home that costs most days is left out.
     """
-    inside = {place: days for place, days in answers.items() if days.any()}
-    if not inside:
+    places = [place for place in sorted(answers) if answers[place].any()]
+    if not places:
         raise RunAborted("nobody is in on any day of the window: choose another window")
-    worth: BoolArray = np.logical_or.reduce(list(inside.values()))  # days on which anybody is in
-    company = sorted(inside)
-    while True:
-        out = worth & ~np.array([inside[place] for place in company])
-        lost: BoolArray = np.logical_or.reduce(out)
-        if not costs_too_much(int(lost.sum()), int(worth.sum()), len(inside)) or len(company) == 1:
-            break
-        won_back = (out & (out.sum(axis=0) == 1)).sum(axis=1)  # days that are lost for this home alone
-        worst = min(range(len(company)), key=lambda i: (-won_back[i], -out[i].sum(), company[i]))
-        del company[worst]
+    inside = np.array([answers[place] for place in places])
+    worth = inside.any(axis=0)  # days on which anybody is in
+    stays = staying(~inside[:, worth].T, places, len(places) - 1)
+    company = [place for place, stay in zip(places, stays, strict=True) if stay]
     if owners_of([roster.members[place] for place in company]) < owners_needed(roster, least):
         raise RunAborted(
             f"{len(answers)} of {len(roster)} agents answered and {len(company)} are in on the same days: a company "
             f"needs {least} owners and two thirds of the roster; wait for more, or choose other days"
         )
-    return company, worth & ~lost
+    return company, np.logical_and.reduce(inside[stays])

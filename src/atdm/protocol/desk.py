@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from atdm.crypto import ring
+from atdm.data.readings import Weather
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.estimate import Estimate
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import ToAggregator
-from atdm.protocol.readings import Weather
 from atdm.protocol.session import Run
 from atdm.types import FloatArray, IntArray, UInt64Array
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from atdm.crypto.sums import Block, Layout, fixed
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.moments import Clipped, Moments
 from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
-from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
+from atdm.protocol.plan import OPEN_BUDGET
 from atdm.types import FloatArray
 
 

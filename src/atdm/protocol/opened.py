@@ -19,6 +19,8 @@ from atdm.crypto import ring
 from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES
+from atdm.crypto.sums import Block, Layout, fixed, sum_nonce
+from atdm.data.readings import Weather, positions
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import Descent, Status
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
@@ -39,10 +41,9 @@ from atdm.protocol.messages import (
     expect,
 )  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.plan import Plan
-from atdm.protocol.readings import Weather, positions, public_inputs, window
-from atdm.protocol.session import Run, Session, sum_nonce
-from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
+from atdm.protocol.plan import OPEN_BUDGET, Plan
+from atdm.protocol.readings import public_inputs, window
+from atdm.protocol.session import Run, Session
 from atdm.types import FloatArray, IntArray
 
 Share = tuple[Layout, dict[str, FloatArray]]  # one agent's part of a sum

@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
+from atdm.crypto.sums import Layout, fixed
 from atdm.errors import PeerError, RunAborted
 from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, advance, descend, gap, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
@@ -23,8 +24,8 @@ from atdm.kernel.rotation import Upload, rotated_ones, unrotate
 from atdm.kernel.weights import solve_ones
 from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
 from atdm.protocol.part import AgentContext
+from atdm.protocol.plan import OPEN_BUDGET
 from atdm.protocol.session import Session
-from atdm.protocol.sums import OPEN_BUDGET, Layout, fixed
 from atdm.types import FloatArray, IntArray
 
 W_MEAN, W_DEVIATION = 0.1, 0.1  # of the entries of W; paper §V

@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from atdm.crypto.keys import SigningKey
+from atdm.data.readings import Readings, Weather, positions, usable
 from atdm.protocol.account import HOLE
-from atdm.protocol.company import usable
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Message, ToAgent
 from atdm.protocol.plan import DAY
-from atdm.protocol.readings import Readings, Weather, dithered, positions
+from atdm.protocol.readings import dithered
 from atdm.protocol.registry import REGISTRY
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import Run, Session

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from atdm.data.readings import Weather
 from atdm.kernel.estimate import estimate, of_state
 from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.plan import Plan
-from atdm.protocol.readings import Weather, public_inputs
+from atdm.protocol.readings import public_inputs
 from atdm.types import FloatArray, IntArray
 
 

@@ -9,10 +9,11 @@ from atdm.crypto.keys import digest
 from atdm.data.seconds import zone
 from atdm.errors import UsageError
 from atdm.kernel.design import parameter_count
-from atdm.protocol.options import NonnegativeName, ProtocolName, WeightsName
+from atdm.options import NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 
 MaskName = Literal["ring", "float"]
+ShownAs = Literal["fitted", "equal", "opened"]  # how a day was given: opened under `moments` or `paper`
 
 VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep its claims (docs/spec.md §9)
 MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more
@@ -24,6 +25,8 @@ WITHOUT_EXACT = {  # why a protocol cannot hold single weights at zero
     "paper": "the transformed problem hides which weight is whose",
     "blind": "it would show peers, by difference, who left the free set",
 }
+BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
+OPEN_BUDGET = 63
 MOST_SIGNS = 3  # times that the signs of the weights are counted in the final span
 
 
@@ -173,8 +176,3 @@ def _check_blind(plan: Plan) -> None:
     need(plan.ridge > 0, "ridge 0: blind needs a ridge above 0")
     need(plan.totals >= 2 and plan.agents_per_total >= 1 and plan.colluders >= 0 and plan.clip > 0,
          "limits out of range: totals ≥ 2, agents_per_total ≥ 1, colluders ≥ 0, clip > 0")  # fmt: skip
-
-
-def train_rows(rows: int, share: float) -> int:
-    """Rows of the training part; `round` takes away what 0.29 · 100 = 28.999… leaves."""
-    return int(round(rows * share, 9))

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from atdm.errors import UsageError
-from atdm.protocol.options import NonnegativeName, WeightsName
+from atdm.options import NonnegativeName, WeightsName
 
 
 class Protocol(NamedTuple):

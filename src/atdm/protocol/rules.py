@@ -4,24 +4,12 @@ from dataclasses import dataclass
 
 from atdm.data.quantum import MOST_QUANTUM
 from atdm.errors import UsageError
-from atdm.kernel.design import parameter_count
-from atdm.protocol.options import WEIGHTS, WeightsName
-from atdm.protocol.plan import (
-    DAY,
-    LEAST_AGENTS,
-    AnyPlan,
-    Collect,
-    Plan,
-    check_collect,
-    check_plan,
-    last_row,
-    need,
-    train_rows,
-)
+from atdm.kernel.design import parameter_count, train_rows
+from atdm.options import WEIGHTS, WeightsName
+from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, Plan, check_collect, check_plan, last_row, need
 from atdm.protocol.registry import OFFERED, REGISTRY
 from atdm.protocol.store import Consented
 
-FEW_AGENTS = 20  # fitted weights warn below
 EQUAL_ONLY = "fitted weights: this agent's owner allows equal weights only (--weights fitted allows both)"
 
 
@@ -175,21 +163,3 @@ def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
     if rows < needed:
         return f"too few rows for the model: this agent asks for {needed:g} training rows or more"
     return None
-
-
-def check_agents(agents: int, protocol: str, rules: Rules, weights: WeightsName = "fitted") -> None:
-    """The minimum a person who starts a simulation meets before any key is made."""
-    if agents < LEAST_AGENTS:
-        raise UsageError(
-            f"{agents} agents: a fit needs at least {LEAST_AGENTS}, or sums would give their parts away; use more, or "
-            "atdm check for the file of one home"
-        )
-    if protocol != "blind":
-        return
-    if agents < rules.least_agents:
-        raise UsageError(
-            f"{agents} agents: blind needs at least {rules.least_agents} (agents' rule least_agents, down to "
-            f"{LEAST_AGENTS}); use more agents, or another protocol for a simulation"
-        )
-    if weights == "fitted" and rules.totals_for(agents) < 2:
-        raise UsageError(f"{agents} agents: too few for two totals; use weights='equal', or more agents")

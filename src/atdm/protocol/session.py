@@ -12,21 +12,21 @@ import numpy as np
 
 from atdm.crypto.graph import Graph, degree
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
-from atdm.crypto.prg import MaskSet, Stream, nonce, pair_sign
+from atdm.crypto.prg import MaskSet, Stream, pair_sign
 from atdm.errors import PeerError
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.roster import Member, Members, Roster, could_collude, owners_of
-from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray, UInt64Array
 
 RandomBytes = Callable[[int], bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What everybody in a run agrees on."""
+    """What everybody in a run agrees on. Agents of one process hold the same object (`begin_run`), and what follows
+    from it is worked out once."""
 
     announced: AnyPlan
     members: Members
@@ -56,22 +56,14 @@ class Run:
     def agents(self) -> int:
         return len(self.members)
 
+    @lru_cache(maxsize=4)  # noqa: B019 - as many as `begin_run` keeps
     def graph(self) -> Graph:
-        return _graph(self.agents, self.id, self.degree)
+        return Graph.build(self.agents, self.id, self.degree)
 
+    @lru_cache(maxsize=4)  # noqa: B019
     def rows(self) -> IntArray:
         """All time stamps of the plan's window on the days of the run."""
-        return _rows(self.announced, self.keys.days)
-
-
-@lru_cache(maxsize=4)
-def _graph(agents: int, seed: bytes, degree: int) -> Graph:
-    return Graph.build(agents, seed, degree)
-
-
-@lru_cache(maxsize=4)
-def _rows(plan: AnyPlan, days: bytes) -> IntArray:
-    return rows_of(plan, flags(days, day_count(plan)))
+        return rows_of(self.announced, flags(self.keys.days, day_count(self.announced)))
 
 
 def announce_hash(announce: Announce) -> bytes:
@@ -120,19 +112,15 @@ def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
     chosen, count = flags(keys.company, len(roster)), day_count(announce.plan)
     days = flags(keys.days, count)
     members = tuple(member for member, inside in zip(roster.members, chosen, strict=True) if inside)
-    n, each = len(members), len(keys.days)
-    sizes = (each, 32, 32, 64)
-    parts = (keys.answers, keys.nonces, keys.exchange, keys.signatures)
-    if not n or not days.any() or any(len(part) != n * size for part, size in zip(parts, sizes, strict=True)):
+    n = len(members)
+    joined = (keys.answers, len(keys.days)), (keys.nonces, 32), (keys.exchange, 32), (keys.signatures, 64)
+    if not n or not days.any() or any(len(parts) != n * size for parts, size in joined):
         raise PeerError("keys of another number of agents than the company has: refused")
-    fresh = {keys.nonces[32 * i : 32 * i + 32] for i in range(n)}
-    public = {keys.exchange[32 * i : 32 * i + 32] for i in range(n)}
+    fresh, public = ({parts[i : i + 32] for i in range(0, 32 * n, 32)} for parts in (keys.nonces, keys.exchange))
     if len(public) != n or len(fresh) != n:
         raise PeerError("two agents of the run show the same key or nonce: refused")
     for i, member in enumerate(members):
-        given, nonced, key, signature = (
-            part[size * i : size * (i + 1)] for part, size in zip(parts, sizes, strict=True)
-        )
+        given, nonced, key, signature = (parts[size * i : size * (i + 1)] for parts, size in joined)
         check_ready(member, announce, Ready(days=given, reason="", nonce=nonced, exchange=key, signature=signature))
         if (days & ~flags(given, count)).any():
             raise PeerError(f"agent {member.name} is not in on all days of the run: refused")
@@ -215,8 +203,3 @@ class Session:
     def mask(self, words: UInt64Array, nonce: bytes) -> None:
         """Put this agent's pairwise masks on words, in place."""
         self._masks.apply(words, nonce)
-
-
-def sum_nonce(context: bytes, phase: str, layout: Layout) -> bytes:
-    """The nonce of one sum: its place in the run, its name and its shape."""
-    return nonce(context, phase, layout.hash)

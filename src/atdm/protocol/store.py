@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from atdm.crypto.keys import digest
 from atdm.data.quantum import LEAST_QUANTUM
 from atdm.errors import DataError
+from atdm.options import OwnerChoice
 from atdm.protocol.account import Account, AnyBooking
-from atdm.protocol.options import OwnerChoice
 
 SCHEMA = 4  # 1 and 2 were the first edition's; 3 counted the totals of a fit with each of its days
 RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"

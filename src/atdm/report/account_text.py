@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from atdm.options import OwnerChoice
 from atdm.protocol.account import MOST_ASKINGS, Account, Day, Fit, identities_in
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY
 from atdm.protocol.rules import Rules
 

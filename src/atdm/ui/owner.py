@@ -20,9 +20,9 @@ from atdm.data.seconds import spell
 from atdm.deploy.agent import RunningAgent, read_account
 from atdm.deploy.log import Line
 from atdm.deploy.owner import Asked, Exchange, choice_of, choose, chosen_since
+from atdm.options import OwnerChoice
 from atdm.protocol.account import BLOCK
 from atdm.protocol.agent import AgentState
-from atdm.protocol.options import OwnerChoice
 from atdm.protocol.plan import DAY
 from atdm.protocol.registry import REGISTRY
 from atdm.protocol.rules import Rules

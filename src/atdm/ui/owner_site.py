@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from atdm.errors import AtdmError
-from atdm.protocol.options import OwnerChoice
+from atdm.options import OwnerChoice
 from atdm.ui.guard import Guard, changes, from_own_page
 from atdm.ui.host import new_token
 from atdm.ui.owner import Home, page

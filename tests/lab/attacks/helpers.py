@@ -10,8 +10,8 @@ from atdm.lab.attacks.rotation import Rotated
 from atdm.lab.attacks.score import Guess, Truth, recovered
 from atdm.lab.attacks.stage import Stage
 from atdm.lab.attacks.view import Public, View
+from atdm.options import fit_options
 from atdm.protocol.ledger import Seen
-from atdm.protocol.options import fit_options
 from atdm.protocol.rules import Rules
 from atdm.run import make_plan, rows_of_plan
 from tests.clusters import tiny

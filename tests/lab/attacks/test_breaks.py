@@ -15,10 +15,10 @@ from atdm.lab.attacks.companies import Asker, difference, home_that_left, portio
 from atdm.lab.attacks.dishonest import leaving_out
 from atdm.lab.attacks.score import recovered
 from atdm.lab.attacks.stage import Released, Stage, repeatable
+from atdm.options import fit_options
 from atdm.protocol import account, company
 from atdm.protocol.account import OTHER_COMPANY, Account, company_hash, identities_in
 from atdm.protocol.messages import Total, encode
-from atdm.protocol.options import fit_options
 from atdm.run import make_plan
 from tests.lab.weakened import ROWS, RULES, allows, drifting, homes, mount, truth_of, unlimited, weakened
 

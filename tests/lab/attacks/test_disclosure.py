@@ -13,8 +13,8 @@ from atdm.lab.attacks.disclosure import (
 from atdm.lab.attacks.dishonest import appendices, masked_words
 from atdm.lab.attacks.rotation import Rotated
 from atdm.lab.attacks.stage import Stage
+from atdm.options import fit_options
 from atdm.protocol import opened
-from atdm.protocol.options import fit_options
 from atdm.protocol.session import Session
 from atdm.run import make_plan
 from atdm.types import FloatArray, IntArray

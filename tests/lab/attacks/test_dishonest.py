@@ -7,9 +7,9 @@ from atdm.crypto import prg, ring
 from atdm.lab.attacks import dishonest
 from atdm.lab.attacks.score import RECOVERED
 from atdm.lab.attacks.stage import Released, Stage, repeatable
+from atdm.options import fit_options
 from atdm.protocol import collect, opened
 from atdm.protocol.blind import veil
-from atdm.protocol.options import fit_options
 from atdm.run import make_plan
 from tests.lab.attacks.helpers import LOOSE, rewritten, tiny, truth_of
 

@@ -7,9 +7,9 @@ import pytest
 
 from atdm.data.sample import load_sample
 from atdm.lab.attacks.grid import lll
+from atdm.options import fit_options
 from atdm.protocol.blind import release
 from atdm.protocol.blind.layouts import TOTAL_BITS
-from atdm.protocol.options import fit_options
 from atdm.run import enrol, make_plan
 from atdm.types import FloatArray
 from tests.protocol.drive import RULES, announcing, drive, seeded

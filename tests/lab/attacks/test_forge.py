@@ -6,7 +6,7 @@ import pytest
 
 from atdm.lab.attacks import forge
 from atdm.lab.attacks.stage import Stage, repeatable
-from atdm.protocol.options import fit_options
+from atdm.options import fit_options
 from atdm.run import make_plan
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from atdm.data.clock import seconds
+from atdm.data.readings import Readings, positions
 from atdm.lab.attacks.dishonest import Mounted, ending, leaving_out
 from atdm.lab.attacks.score import Guess
 from atdm.lab.attacks.stage import Released, Stage
@@ -14,7 +16,6 @@ from atdm.protocol.account import BLOCK, MOST_ASKINGS
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.messages import Announce, Message, ToAgent
 from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
-from atdm.protocol.readings import Readings, positions, seconds
 from atdm.run import rows_of_plan
 
 VICTIMS = (1, 2, 3)  # places of the homes that are picked; the colluding agent, where there is one, is the first

@@ -12,8 +12,11 @@ import msgspec
 import numpy as np
 
 from atdm.crypto import ring
+from atdm.crypto.sums import Layout
+from atdm.data.clock import seconds
+from atdm.data.readings import positions
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.design import REFERENCE_TEMP, lagged_rows
+from atdm.kernel.design import REFERENCE_TEMP, lagged_rows, train_rows
 from atdm.lab.attacks.disclosure import averaged, column_from_outer, from_filtered
 from atdm.lab.attacks.score import Guess
 from atdm.lab.attacks.separation import separate_totals
@@ -25,10 +28,9 @@ from atdm.protocol.blind.release import open_release, unpack_release
 from atdm.protocol.company import Answers, Choose
 from atdm.protocol.messages import Ask, Masked, Message, ToAgent, ToAggregator, Total
 from atdm.protocol.paper import state_layout, transform_layout
-from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan, train_rows
-from atdm.protocol.readings import positions, seconds
+from atdm.protocol.plan import DAY, AnyPlan, Collect, Plan
+from atdm.protocol.readings import weather_hash
 from atdm.protocol.roster import Roster
-from atdm.protocol.sums import Layout
 from atdm.run import rows_of_plan, weather_of
 from atdm.types import BoolArray, FloatArray, UInt64Array
 
@@ -344,7 +346,7 @@ def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
         last = start + (rows - 1) * coarser * step
         return msgspec.structs.replace(
             plan, start=start, length=rows, step_seconds=coarser * step, period=max(1, plan.period // coarser),
-            weights="fitted", weather=weather.hash(start, last),
+            weights="fitted", weather=weather_hash(weather, start, last),
         )  # fmt: skip
 
     fitted = over(0, plan.length)
@@ -369,7 +371,7 @@ def chosen_plan(stage: Stage, plan: Plan, colluder: int, number: int) -> Mounted
     wanted = msgspec.structs.replace(
         plan, ridge=ridge, order=order, train=train, nonnegative="free", solver_tolerance=least, start=start,
         length=plan.length - days * DAY // plan.step_seconds,
-        weather=weather_of(stage.cluster).hash(start, plan.start + (plan.length - 1) * plan.step_seconds),
+        weather=weather_hash(weather_of(stage.cluster), start, plan.start + (plan.length - 1) * plan.step_seconds),
     )  # fmt: skip
     aggregator = stage.play(wanted)
     if aggregator.state is not AggregatorState.DONE:

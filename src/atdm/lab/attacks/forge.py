@@ -22,6 +22,9 @@ import numpy as np
 from scipy.stats import norm
 
 from atdm.crypto import ring
+from atdm.crypto.sums import Layout
+from atdm.data.clock import seconds
+from atdm.data.readings import positions
 from atdm.errors import DataError, PeerError, UsageError
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
@@ -32,8 +35,7 @@ from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import TEMP_BOUND, part_bound, unpack_counts
 from atdm.protocol.messages import Message, ToAgent, Total
 from atdm.protocol.plan import DAY, Collect, Plan
-from atdm.protocol.readings import positions, public_inputs, seconds, window
-from atdm.protocol.sums import Layout
+from atdm.protocol.readings import public_inputs, weather_hash, window
 from atdm.run import weather_of
 from atdm.types import FloatArray, IntArray, UInt64Array
 
@@ -275,7 +277,7 @@ def live_feed(stage: Stage, plan: Plan, colluder: int = 0, seed: int = 0) -> Mou
     days = plan.length * plan.step_seconds // DAY
     early = msgspec.structs.replace(plan, length=(days * 3 // 4) * DAY // plan.step_seconds)
     last = early.start + early.length * early.step_seconds - plan.step_seconds
-    early = msgspec.structs.replace(early, weather=weather_of(stage.cluster).hash(early.start, last))
+    early = msgspec.structs.replace(early, weather=weather_hash(weather_of(stage.cluster), early.start, last))
     attack = steering(stage, early, colluder, seed)
     for _ in range(attack.thresholds):
         run = attack.ask(release=True).run

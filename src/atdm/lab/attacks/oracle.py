@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from atdm.crypto.keys import derive
+from atdm.data.clock import seconds
 from atdm.errors import PeerError
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
@@ -30,7 +31,7 @@ from atdm.protocol.blind.layouts import LADDER
 from atdm.protocol.blind.release import open_release, seal_release, vouched
 from atdm.protocol.messages import Masked, Message, Refuse, Release, ToAggregator
 from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan
-from atdm.protocol.readings import public_inputs, seconds
+from atdm.protocol.readings import public_inputs
 from atdm.run import weather_of
 from atdm.types import BoolArray, FloatArray, IntArray
 

@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 from scipy.interpolate import CubicSpline
 
+from atdm.data.clock import seconds
+from atdm.data.readings import positions
 from atdm.kernel.thermal import Coefficients
 from atdm.lab.attacks.dishonest import Mounted, ending
 from atdm.lab.attacks.score import Guess
@@ -19,7 +21,7 @@ from atdm.lab.attacks.separation import separate_totals
 from atdm.lab.attacks.stage import Released, Stage
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.plan import DAY, Plan
-from atdm.protocol.readings import positions, public_inputs, seconds
+from atdm.protocol.readings import public_inputs, weather_hash
 from atdm.run import weather_of
 from atdm.types import FloatArray, IntArray
 
@@ -82,7 +84,7 @@ def coarse_steps(stage: Stage, plan: Plan, colluder: int) -> Mounted:
         before, stamps = len(shown(stage, colluder)), start + step * np.arange(length)
         stage.play(msgspec.structs.replace(
             plan, step_seconds=step, period=DAY // step, start=start, length=length, ridge=ridge, order=1,
-            nonnegative="free", weather=weather_of(stage.cluster).hash(start, start + (length - 1) * step),
+            nonnegative="free", weather=weather_hash(weather_of(stage.cluster), start, start + (length - 1) * step),
         ))  # fmt: skip
         there = np.intersect1d(stamps, time)
         totals = [total for total in shown(stage, colluder)[before:] if len(total) == len(there)]

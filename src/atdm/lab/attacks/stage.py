@@ -10,6 +10,7 @@ import numpy as np
 
 from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.data import Cluster
+from atdm.data.readings import Readings, positions
 from atdm.errors import RunAborted
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.lab.attacks.view import Colluder, Public, View
@@ -24,7 +25,7 @@ from atdm.protocol.messages import Abort, Message, ToAgent, ToAggregator, decode
 from atdm.protocol.opened import OpenPart
 from atdm.protocol.part import Part
 from atdm.protocol.plan import AnyPlan, Plan
-from atdm.protocol.readings import Readings, dithered, positions, public_inputs
+from atdm.protocol.readings import dithered, public_inputs
 from atdm.protocol.roster import Roster, sign_roster
 from atdm.protocol.rules import Rules
 from atdm.protocol.session import RandomBytes

@@ -5,6 +5,7 @@ import numpy as np
 
 from atdm.crypto import ring
 from atdm.crypto.keys import digest, verify
+from atdm.data.readings import Weather
 from atdm.errors import PeerError, RunAborted
 from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
 from atdm.protocol.blind.release import Sealed, open_release, unpack_release, vouched
@@ -13,7 +14,6 @@ from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Finished, Masked, Release, Seal, Secret, Secrets, ToAggregator, Total, encode, expect
 from atdm.protocol.plan import VERSION
-from atdm.protocol.readings import Weather
 from atdm.protocol.session import Run
 
 BOX_BYTES = 48  # a 32-byte secret and its tag

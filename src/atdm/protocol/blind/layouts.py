@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from atdm.crypto.sums import RAW, Block, Layout, fixed
 from atdm.kernel.design import parameter_count
-from atdm.protocol.plan import Plan
-from atdm.protocol.sums import BLIND_BUDGET, RAW, Block, Layout, fixed
+from atdm.protocol.plan import BLIND_BUDGET, Plan
 from atdm.types import FloatArray
 
 LOAD_BOUND = 1e4  # kW of one agent

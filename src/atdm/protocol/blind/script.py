@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
 from atdm.crypto.keys import derive, digest, open_sealed, seal
+from atdm.crypto.sums import Layout
+from atdm.data.readings import Readings, positions, segments
 from atdm.errors import DataError, PeerError, RunAborted
 from atdm.kernel.descent import Descent
-from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows
+from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows, train_rows
 from atdm.kernel.span import Span
 from atdm.protocol import messages as wire
 from atdm.protocol.account import Answered, Begun, Kind, Shown, company_hash
@@ -33,12 +35,11 @@ from atdm.protocol.blind.release import Sealed, estimate_of, numbers_of, release
 from atdm.protocol.blind.veil import Veil, next_context
 from atdm.protocol.ledger import What
 from atdm.protocol.part import AgentContext, Part
-from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan, train_rows
-from atdm.protocol.readings import Readings, positions, public_inputs, segments
+from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan
+from atdm.protocol.readings import public_inputs
 from atdm.protocol.rules import too_short
 from atdm.protocol.session import Session
 from atdm.protocol.store import Consented
-from atdm.protocol.sums import Layout
 from atdm.types import FloatArray, IntArray
 
 T = TypeVar("T")

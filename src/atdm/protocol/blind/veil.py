@@ -13,9 +13,10 @@ from atdm.crypto import ring
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import CHECK_WORDS
+from atdm.crypto.sums import Layout, sum_nonce
 from atdm.protocol.part import Host
-from atdm.protocol.session import Session, sum_nonce
-from atdm.protocol.sums import BLIND_BUDGET, Layout
+from atdm.protocol.plan import BLIND_BUDGET
+from atdm.protocol.session import Session
 from atdm.types import FloatArray, UInt64Array
 
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from atdm.crypto import ring
 from atdm.crypto.keys import digest
+from atdm.crypto.prg import nonce
 from atdm.errors import PeerError
 from atdm.types import FloatArray, UInt64Array
 
-BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
-OPEN_BUDGET = 63
 RAW = -2  # float64 as one word: only where no check words follow
 
 
@@ -86,3 +85,8 @@ class Layout:
         for name in self._raw:
             fields[name] = ring.raw_words_to_floats(total[self._at[name]])
         return fields
+
+
+def sum_nonce(context: bytes, phase: str, layout: Layout) -> bytes:
+    """The nonce of one sum: its place in the run, its name and its shape."""
+    return nonce(context, phase, layout.hash)

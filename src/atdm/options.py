@@ -7,7 +7,6 @@ from atdm.errors import UsageError
 
 ProtocolName = Literal["plain", "paper", "moments", "blind"]
 WeightsName = Literal["fitted", "equal"]
-ShownAs = Literal["fitted", "equal", "opened"]  # how a day was given: opened under `moments` or `paper`
 NonnegativeName = Literal["ridge", "exact", "free"]
 OwnerChoice = Literal["takes part", "paused", "left"]  # of a home, about all runs; left: for good
 
