@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, sp1, start
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, misfit, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.moments import Clipped, Moments
 from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
@@ -94,7 +94,6 @@ class MomentsDesk(OpenDesk):
                 search.step(state, float(total))
             if not search.converged:
                 raise RunAborted(f"ξ ≥ 0 was not reached in {search.rounds} sums: use 'ridge', or a larger ridge")
-            lags = design.projected_lags(state)
-            f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + ridge * float(square)
+            f2 = misfit(design.projected_lags(state), alpha) + ridge * float(square)
             descent = advance(descent, alpha, f1, weights, f2, plan.tolerance)
         return descent, state, ridge
