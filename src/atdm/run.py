@@ -14,6 +14,7 @@ from statistics import median
 from time import perf_counter, time_ns
 from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 
@@ -26,7 +27,7 @@ from atdm.errors import DataError, RunAborted, UsageError
 from atdm.kernel.blas import one_blas_thread
 from atdm.kernel.descent import Status
 from atdm.kernel.design import lagged_rows, parameter_count
-from atdm.kernel.estimate import Nonnegative, of_state
+from atdm.kernel.estimate import Nonnegative, estimate, of_state
 from atdm.model.calendar import Calendar
 from atdm.model.fitted import Model, Origin
 from atdm.protocol.agent import Agent
@@ -36,7 +37,6 @@ from atdm.protocol.desk import Outcome
 from atdm.protocol.ledger import Notebook, Seen
 from atdm.protocol.options import FitOptions, ProtocolName, WeightsName, fit_options
 from atdm.protocol.part import Host
-from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import AnyPlan, Collect, Plan, check_plan, train_rows
 from atdm.protocol.readings import Readings, Weather, public_inputs, seconds, timestamps
 from atdm.protocol.registry import OFFERED, REGISTRY
@@ -446,16 +446,38 @@ def origin_of(run: Run) -> Origin:
 def _fit_plain(cluster: Cluster, plan: Plan) -> Fit:
     began = perf_counter()
     notebook = Notebook("aggregator")
-    outcome, weights = fit_plain(
-        plan, seconds(cluster.time), cluster.temperature.to_numpy(float), cluster.load.to_numpy(float),
-        weather_of(cluster), notebook,
-    )  # fmt: skip
+    temperature, load = cluster.temperature.to_numpy(float), cluster.load.to_numpy(float)
+    notebook.write("everything", temperature)
+    notebook.write("everything", load)
+    outcome, weights = fit_plain(plan, seconds(cluster.time), temperature, load, weather_of(cluster))
     spent = perf_counter() - began
     return collect(
         plan, outcome, weather_of(cluster), agents=len(cluster.agents), ledger=_ledger(notebook),
         cost=Cost(seconds_aggregator=spent, seconds=spent, bytes_up_per_agent=16 * len(cluster.time)),
         weights=pd.Series(weights, index=list(cluster.agents), name="weight"), notes=cluster.notes,
     )  # fmt: skip
+
+
+def fit_plain(
+    plan: Plan, time: IntArray, temperature: FloatArray, load: FloatArray, weather: Weather
+) -> tuple[Outcome, FloatArray]:
+    """`plain`: a trusted centre that gets all data, N × K, one column an agent. The fit and the weights; the baseline,
+    and what the protocols must agree with."""
+    total, agents = load.sum(axis=1), temperature.shape[1]
+    inputs = public_inputs(plan, time, total, weather)
+    if plan.weights == "equal":
+        answer = of_state(inputs, temperature.mean(axis=1), order=plan.order, minimum_norm=plan.minimum_norm)
+        return Outcome(answer, total, time, 0), np.full(agents, 1.0 / agents)
+    answer, weights = estimate(
+        inputs,
+        temperature,
+        order=plan.order,
+        ridge=plan.ridge,
+        nonnegative=False if plan.nonnegative == "free" else plan.nonnegative,
+        tolerance=plan.tolerance,
+        minimum_norm=plan.minimum_norm,
+    )
+    return Outcome(answer, total, time, 0), weights
 
 
 def warnings_of(fit: Fit, plan: Plan) -> tuple[str, ...]:

@@ -47,18 +47,16 @@ from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
 from atdm.protocol.collect import Collected
 from atdm.protocol.desk import Outcome, Outgoing
-from atdm.protocol.ledger import Notebook
 from atdm.protocol.messages import Answer, Consent, Masked, Ready, Release, Total, encode
 from atdm.protocol.options import fit_options
 from atdm.protocol.part import Host
-from atdm.protocol.plain import fit_plain
 from atdm.protocol.plan import DAY, MOST_SIGNS, AnyPlan, Collect, Plan
 from atdm.protocol.readings import Readings, positions, seconds, window
 from atdm.protocol.roster import sign_roster
 from atdm.protocol.rules import Rules, least_owners
 from atdm.protocol.store import answer_hash, decode_entry, decode_snapshot
 from atdm.protocol.sums import BLIND_BUDGET, OPEN_BUDGET
-from atdm.run import make_plan, weather_of
+from atdm.run import fit_plain, make_plan, weather_of
 from tests.clusters import tiny
 from tests.protocol.world import Killed, written
 from tests.reliability.homes import Home, Wrong, conduct, listening, need, to_agent, to_aggregator
@@ -626,7 +624,7 @@ class Simulation:
             return
         if blind and not self.lifted:
             return
-        found, _ = fit_plain(plan, outcome.kept, temperature, load, self.weather, Notebook("aggregator"))
+        found, _ = fit_plain(plan, outcome.kept, temperature, load, self.weather)
         for name, size in (("alpha", 1), ("beta", 1), ("gamma", 1), ("theta", 10)):
             mine, theirs = (getattr(each.estimate.coefficients, name) for each in (outcome, found))
             near = np.abs(mine - theirs).max() <= size * TOLERANCE[plan.protocol]

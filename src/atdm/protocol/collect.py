@@ -23,7 +23,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
-from atdm.errors import PeerError, RunAborted
+from atdm.errors import PeerError, RunAborted, ending_the_run
 from atdm.kernel.design import REFERENCE_TEMP
 from atdm.protocol import messages as wire
 from atdm.protocol.account import MOST_ASKINGS, Shown
@@ -71,10 +71,8 @@ class CollectPart(Part):
         total = wire.expect(message, wire.Total)
         if total.step != self.step:
             raise PeerError(f"total of step {total.step} while waiting for step {self.step}: ignored")
-        try:
+        with ending_the_run():
             everybody = opened_offer(total.words, len(self.times), self.session.run.agents)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         self.own.notebook.write("scalars", everybody, "offered")
         self.context = digest("collect context", self.context, total.words)
         self.step += 1

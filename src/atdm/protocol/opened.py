@@ -19,7 +19,7 @@ from atdm.crypto import ring
 from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES
-from atdm.errors import PeerError, RunAborted
+from atdm.errors import PeerError, RunAborted, ending_the_run
 from atdm.kernel.descent import Descent, Status
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.estimate import complete
@@ -219,10 +219,8 @@ class OpenDesk(Desk):
             raise PeerError("answer to another question: ignored")
         if sender in self._answers:
             raise RunAborted("an agent sent two different answers to one question")
-        try:
+        with ending_the_run():
             self._answers[sender] = read_numbers(answer.values)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         if len(self._answers) < self.run.agents:
             return []
         return self._go_on([self._answers[i] for i in range(self.run.agents)])
@@ -253,10 +251,8 @@ class OpenDesk(Desk):
         self._seeds[sender] = message.seed
         if len(self._seeds) < self.run.agents:
             return []
-        try:
+        with ending_the_run():
             values = self._opened(layout)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         return self._go_on(values)
 
     def _opened(self, layout: Layout) -> dict[str, FloatArray]:
