@@ -16,6 +16,9 @@ from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
 from atdm.types import FloatArray
 
+TRIAL_WEIGHT = 64.0  # bound of a weight while SP_II with ξ ≥ 0 is being solved
+NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))  # weights below zero, counted
+
 
 def moments_layout(agents: int, rows: int) -> Layout:
     return Layout((
@@ -24,17 +27,11 @@ def moments_layout(agents: int, rows: int) -> Layout:
     ))  # fmt: skip
 
 
-TRIAL_WEIGHT = 64.0  # bound of a weight while SP_II with ξ ≥ 0 is being solved
-
-
 def clipped_layout(agents: int, rows: int) -> Layout:
     return Layout((
         fixed("state", rows, agents, TRIAL_WEIGHT * TEMP_BOUND, OPEN_BUDGET),
         fixed("sums", 2, agents, TRIAL_WEIGHT**2, OPEN_BUDGET),
     ))  # fmt: skip
-
-
-NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))
 
 
 class MomentsPart(OpenPart):

@@ -30,7 +30,7 @@ from atdm.protocol.plan import Plan
 from atdm.protocol.readings import positions, public_inputs, window
 from atdm.protocol.session import Session, sum_nonce
 from atdm.protocol.sums import OPEN_BUDGET, Block, Layout, fixed
-from atdm.types import FloatArray, IntArray
+from atdm.types import FloatArray
 
 Share = tuple[Layout, dict[str, FloatArray]]  # one agent's part of a sum
 LOAD_BOUND = 1e4  # kW of one agent
@@ -53,7 +53,6 @@ class OpenPart(Part):
         self.plan, self.agents = session.run.plan, session.run.agents
         self.context = digest("open context", session.run.id)
         self.step = 0
-        self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.x: FloatArray = np.empty(0)  # temperature over the kept rows, centred  [K]
         self.readings = own.sendable(session.run)
         self._seed = b""  # of the self mask while a sum waits for consent
@@ -75,8 +74,7 @@ class OpenPart(Part):
         if ask.step != self.step or self._seed:
             raise PeerError(f"question of step {ask.step} at step {self.step}: ignored")
         answer = self._answer(ask.what, read_numbers(ask.values))
-        # not before the question is known to be one
-        self.context = digest("open context", self.context, wire.encode(ask))
+        self.context = digest("open context", self.context, wire.encode(ask))  # not before the question is one
         if isinstance(answer, tuple):
             return [self._mask(ask, *answer)]
         self.step += 1
@@ -89,14 +87,13 @@ class OpenPart(Part):
         if what == "load":
             if len(numbers) != self.plan.length:
                 raise PeerError(f"asked for {len(numbers)} rows of a window of {self.plan.length}: ignored")
-            self.kept = window(self.plan)[numbers == 0]
-            at = positions(self.readings.time, self.kept)
+            at = positions(self.readings.time, window(self.plan)[numbers == 0])
             if (at < 0).any():
                 raise RunAborted("asked for rows this agent has no reading of")
             sent, run = self.readings.at(at), self.session.run
             self.own.memory.account.settle(sent, run.company, "opened", self.plan.step_seconds)
             self.x = sent.temperature - REFERENCE_TEMP
-            return load_layout(self.agents, len(self.kept)), {"load": sent.load}
+            return load_layout(self.agents, len(sent.load)), {"load": sent.load}
         return self.contribute(what, numbers)
 
     def _mask(self, ask: wire.Ask, layout: Layout, values: dict[str, FloatArray]) -> wire.Masked:

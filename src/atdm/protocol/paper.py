@@ -56,7 +56,7 @@ class PaperPart(OpenPart):
         if what == "state":
             if np.isnan(self.weight):
                 self.weight = 1.0 / self.agents
-            return state_layout(self.agents, len(self.kept)), {"state": self.weight * self.x}
+            return state_layout(self.agents, len(self.x)), {"state": self.weight * self.x}
         if what == "transform":
             return self._transform(numbers[: self.plan.order], numbers[self.plan.order :])
         if what == "weights":
