@@ -3,9 +3,9 @@
     python tools/state_diagrams.py            writes the figures
     python tools/state_diagrams.py --check    exits with 1 if they are not current
 
-What is accepted where, and which phase follows which, comes from the tables of the code (agent.py, aggregator.py,
-registry.py). Where an accepted message can lead stands here, in LEADS_TO. tests/reliability/test_matrix.py compares it
-all with what the roles do.
+What is accepted where comes from the tables of the code (agent.py, aggregator.py). Where an accepted message can lead,
+and which phase follows which, stands here, in LEADS_TO and PHASES. tests/reliability/test_matrix.py compares it all
+with what the roles do.
 """
 
 import sys
@@ -16,7 +16,6 @@ from pathlib import Path
 from atdm.protocol.agent import Agent, AgentState
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.messages import Announce
-from atdm.protocol.registry import REGISTRY
 
 FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 STYLE = """
@@ -58,6 +57,21 @@ UNASKED = {
         ("running", "lost", "restart, not resumed"),
     ),
     "aggregator": (("gathering", "running", "deadline"), ("gathering", "aborted", "deadline")),
+}
+# Of a running agent → those that can follow. In `blind` of a member: the leader has the secret already, makes the seal,
+# and waits for neither.
+PHASES: dict[str, dict[str, tuple[str, ...]]] = {
+    "blind": {
+        "secret": ("rows",),
+        "rows": ("open",),
+        "open": ("step",),
+        "step": ("step", "signs"),
+        "signs": ("signs", "seal", "release"),
+        "seal": ("release",),
+        "release": (),
+    },
+    "opened": {"question": ("consent", "question"), "consent": ("question",)},
+    "collect": {"offer": ("show",), "show": ()},
 }
 
 BOX = (104, 38)
@@ -171,7 +185,7 @@ def blind() -> str:
     places = {"secret": (90, 120), "rows": (250, 120), "open": (410, 120), "step": (570, 120), "signs": (730, 120),
               "seal": (730, 250), "release": (900, 250)}  # fmt: skip
     words = {("secret", "rows"): "Secret", ("signs", "release"): "Total (leader)", ("seal", "release"): "Seal"}
-    edges = [(a, b, words.get((a, b), "Total")) for a, targets in REGISTRY["blind"].phases.items() for b in targets]
+    edges = [(a, b, words.get((a, b), "Total")) for a, targets in PHASES["blind"].items() for b in targets]
     note = "A member; the leader begins with rows, makes the seal and waits for none."
     return diagram("Phases of a running agent of blind, fitted weights", (970, 330), places, edges, {}, note)
 
@@ -180,7 +194,7 @@ def opened() -> str:
     places = {"question": (130, 120), "consent": (470, 120), "done": (130, 250)}
     words = {("question", "consent"): "Ask of a sum", ("consent", "question"): "Receipts of all neighbours",
              ("question", "question"): "Ask of weights (paper)"}  # fmt: skip
-    phases = REGISTRY["moments"].phases
+    phases = PHASES["opened"]
     edges = [(a, b, words[a, b]) for a, targets in phases.items() for b in targets]
     edges += [(phase, "done", "Finished") for phase in phases]
     bends = {("question", "consent"): -34.0, ("consent", "question"): -34.0}
@@ -189,7 +203,7 @@ def opened() -> str:
 
 def collected() -> str:
     places = {"offer": (130, 120), "show": (470, 120), "done": (470, 240)}
-    phases = REGISTRY["collect"].phases
+    phases = PHASES["collect"]
     edges = [(a, b, "Total of the offers") for a, targets in phases.items() for b in targets]
     edges += [(phase, "done", "Finished") for phase in phases]
     return diagram("Phases of a running agent whose rows are collected", (640, 290), places, edges, {})

@@ -4,6 +4,8 @@ Every message is one line: what, where, and the way out.
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # A disk that is full, over its quota or failing, too many open files: nobody asked for anything wrong, and it may pass
 PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE})
@@ -35,6 +37,15 @@ class RunAborted(AtdmError):
 
 class NotConverged(AtdmError):
     """The run ended with a result that is not to be relied on."""
+
+
+@contextmanager
+def ending_the_run() -> Iterator[None]:
+    """Around what follows from words that were accepted: what a peer must not send cannot be ignored any more."""
+    try:
+        yield
+    except PeerError as error:
+        raise RunAborted(str(error)) from None
 
 
 def write_error(error: OSError, what: str, remedy: str = "choose a folder you may write to") -> DataError | UsageError:

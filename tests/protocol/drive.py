@@ -29,13 +29,12 @@ def seeded(seed: int) -> Callable[[int], bytes]:
 
 def parties(
     cluster: Cluster | None = None, *, protocol: str = "blind", seed: int = 0, rules: Rules = RULES,
-    keep: bool = False, share: bool = True, masks: str = "ring", **options: Any,
+    keep: bool = False, share: bool = True, **options: Any,
 ) -> tuple[Aggregator, list[Agent]]:  # fmt: skip
     """An aggregator with a plan over all rows, and everybody who is enrolled; weights="equal": rows to collect."""
     cluster = tiny(seed, agents=4, rows=60) if cluster is None else cluster
     options = {"order": 1, "ridge": 2.0, "nonnegative": False, **options}
     plan = make_plan(cluster, fit_options(protocol=protocol, **options), rules)
-    plan = msgspec.structs.replace(plan, masks=masks)
     agents, _ = enrol(cluster, rules, seeded(seed), keep=keep, share=share)
     return announcing(agents, plan if plan.weights == "fitted" else rows_of_plan(plan), cluster, keep=keep), agents
 

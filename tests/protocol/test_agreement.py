@@ -1,6 +1,5 @@
 """The protocols answer the same two questions: same data, same options, same model. `blind`: test_blind.py."""
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -11,6 +10,7 @@ from atdm.protocol.rules import Rules
 from atdm.result import Fit
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
+from tests.protocol.printed import float_masks
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
 
@@ -68,11 +68,12 @@ def test_a_window_with_a_hole_gives_the_plain_fit_of_the_rows_that_are_left(prot
     assert difference(private, fit(holed, "plain", **options))[1] < 2e-3
 
 
-def test_float_masks_reproduce_the_papers_arithmetic_and_its_rounding():
+def test_float_masks_reproduce_the_papers_arithmetic_and_its_rounding(monkeypatch):
+    float_masks(monkeypatch)
     cluster = tiny(1, agents=8)
     options = dict(order=1, ridge=5.0, nonnegative=False, tolerance=1e-6)
     plan = make_plan(cluster, fit_options(protocol="paper", **options))
-    private = simulate(cluster, msgspec.structs.replace(plan, masks="float"), Rules())
+    private = simulate(cluster, plan, Rules())
     plain = fit(cluster, "plain", **options)
     assert 0 < difference(private, plain)[0] < 1e-3
 

@@ -802,10 +802,11 @@ MUTANTS = (
                  'self.own.memory.account.settle(sent, run.company, "opened", self.plan.step_seconds)', "pass"),),
            partial(test_opened.test_what_others_open_does_not_show_a_home_that_allows_blind_only, "moments", True)),
     Mutant("opened", "consent after everybody's receipt",
-           off((opened.OpenPart, "_consent", 'self.plan.masks == "ring"')),
+           (Edit(opened.OpenPart, "_consent", "self._check_receipts(message.tags)", "pass"),),
            partial(test_opened.test_no_agent_consents_while_a_receipt_is_missing, "moments")),
     Mutant("opened", "receipts for this very question",
-           (Edit(opened.OpenPart, "receive", 'digest("open context", self.context, encode(ask))', "self.context"),),
+           (Edit(opened.OpenPart, "receive",
+                 'digest("open context", self.context, wire.encode(ask))', "self.context"),),
            partial(test_opened.test_an_agent_asked_something_else_spoils_the_sum_instead_of_answering, "moments", 3)),
     # Keys and rosters
     Mutant("keys", "answers are signed by their owners",

@@ -43,6 +43,7 @@ from atdm.transport.nats import Connection, NatsConfig
 from atdm.use.series import read_observed
 from tests.clusters import tiny
 from tests.protocol.drive import drive, parties
+from tests.protocol.printed import float_masks
 from tests.protocol.world import World
 from tests.reliability.fuzz import written_tables
 from tests.reliability.places import MEMBER, Place, place, recorded, run_id, stand
@@ -181,11 +182,12 @@ def test_a_release_that_makes_no_sense_ends_the_run(monkeypatch, everybody: bool
     assert aggregator.state is (AggregatorState.DONE if taken else AggregatorState.ABORTED)
 
 
-def test_words_of_another_step_leave_a_float_total_as_it_was() -> None:
-    """masks='float' (the paper's arithmetic): a late message is ignored, not added."""
+def test_words_of_another_step_leave_a_float_total_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's arithmetic: a late message is ignored, not added."""
+    float_masks(monkeypatch)
     results = []
     for late in (False, True):
-        aggregator, agents = parties(protocol="paper", seed=3, masks="float")
+        aggregator, agents = parties(protocol="paper", seed=3)
         kept: list[bytes] = []
 
         def to_aggregator(i: int, reply: bytes, late=late, kept=kept) -> list[bytes]:
@@ -198,6 +200,14 @@ def test_words_of_another_step_leave_a_float_total_as_it_was() -> None:
         drive(aggregator, agents, to_aggregator=to_aggregator)
         results.append(aggregator.desk.outcome.estimate.coefficients.alpha)
     assert np.array_equal(*results)
+
+
+def test_no_agent_takes_a_plan_with_masks_of_another_kind() -> None:
+    world = World(tiny(1, agents=4, rows=60), 1)
+    plan = msgspec.structs.replace(world.plan(protocol="paper"), masks="float")
+    [(_, announcement)] = world.aggregator(plan).start()
+    with pytest.raises(PeerError, match="does not decode .*masks"):
+        world.agent(0).receive(announcement)
 
 
 IMPOSSIBLE = [

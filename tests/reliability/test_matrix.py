@@ -37,7 +37,6 @@ from atdm.protocol.messages import (
     Total,
     encode,
 )  # fmt: skip
-from atdm.protocol.registry import REGISTRY
 from atdm.protocol.store import Snapshot, enclose
 from tests.clusters import tiny
 from tests.protocol.world import LOOSE, World
@@ -323,7 +322,7 @@ def test_state_figures_are_current() -> None:
         assert path.read_text(encoding="utf-8") == content, "run python tools/state_diagrams.py"
 
 
-def test_phases_follow_each_other_as_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phases_follow_each_other_as_in_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ask = set(), BlindPart._ask
 
     def watched(self, asked):
@@ -335,13 +334,13 @@ def test_phases_follow_each_other_as_in_the_registry(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(BlindPart, "_ask", watched)
     world = World(swaying(1), 1, replace(LOOSE, totals=3))  # raises λ in its final span
     assert world.run(world.aggregator(world.plan(nonnegative="ridge"))) is not None
-    assert seen == {(a, b) for a, targets in REGISTRY["blind"].phases.items() for b in targets}
+    assert seen == {(a, b) for a, targets in DIAGRAMS.PHASES["blind"].items() for b in targets}
 
 
-def test_the_registry_lists_every_phase() -> None:
-    named = {phase for protocol in REGISTRY.values() for phase in protocol.phases}
+def test_the_figures_have_every_phase() -> None:
+    named = {phase for phases in DIAGRAMS.PHASES.values() for phase in phases}
     assert named == {name.removeprefix("running/") for name in ACCEPTED if name.startswith("running/")}
-    assert list(REGISTRY["collect"].phases) == list(get_args(CollectPhase))
+    assert list(DIAGRAMS.PHASES["collect"]) == list(get_args(CollectPhase))
 
 
 def test_a_leader_and_a_member_stand_in_every_phase_but_those_of_its_own_boxes() -> None:

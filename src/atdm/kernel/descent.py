@@ -114,7 +114,12 @@ def sp1(projected: FloatArray) -> tuple[FloatArray, float]:
     With X projected out, ordinary least squares on [lags of s | X] leaves only the lags (Frisch and Waugh 1933).
     """
     alpha = np.linalg.lstsq(projected[1:].T, projected[0], rcond=None)[0]
-    return alpha, float(((projected[0] - alpha @ projected[1:]) ** 2).sum())
+    return alpha, misfit(projected, alpha)
+
+
+def misfit(projected: FloatArray, alpha: FloatArray) -> float:
+    """The residual sum of squares under any α, from the same projected lags."""
+    return float(((projected[0] - alpha @ projected[1:]) ** 2).sum())
 
 
 def lag_filter(alpha: FloatArray) -> FloatArray:

@@ -4,12 +4,15 @@ By Eq. (4) in kernel form the optimal weights are affine in each agent's own ser
 s = S w + b Σx_i and ‖ξ‖² = wᵀSw + 2b wᵀΣx_i + K b². "Weights" of the descent are here the vector (w, b).
 """
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from atdm.kernel.descent import lag_filter, sp1
+from atdm.errors import RunAborted
+from atdm.kernel.descent import MAX_ITERATIONS, Descent, advance, lag_filter, misfit, sp1, start
 from atdm.kernel.design import Design
 from atdm.kernel.weights import solve_dual
 from atdm.types import FloatArray
@@ -17,6 +20,8 @@ from atdm.types import FloatArray
 CLIPPED_TOLERANCE = 1e-11  # of Σξ − 1 and of the residual, relative to its size
 RESTART = 4.0  # a step this many times longer than the shortest plain one so far restarts the updates
 CLIPPED_ROUNDS = 200  # sums for one SP_II; two for every weight at zero, and a few more, are what it takes
+
+ClippedSums = tuple[FloatArray, float, float]  # Σ x_i ξ_i, Σ ξ_i and Σ ξ_i² with ξ_i = max(0, x_i·w + b)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,3 +155,24 @@ class Clipped:
         lags = self.problem.design.projected_lags(state)
         answer: FloatArray = lags[0] - self.alpha @ lags[1:]
         return answer
+
+
+def descend_clipped(
+    problem: Moments, tolerance: float, ask: Callable[[FloatArray], Generator[Any, Any, ClippedSums]]
+) -> Generator[Any, Any, tuple[Descent, FloatArray]]:
+    """The whole descent with ξ ≥ 0, and its state. `ask` gives the sums at (w, b); what it yields on the way to them is
+    its own business."""
+    design, ridge = problem.design, problem.ridge
+    descent, state, square = start(problem.equal()), problem.state(problem.equal()), 1.0 / problem.agents
+    while not descent.converged and descent.iterations < MAX_ITERATIONS:
+        alpha, rss = sp1(design.projected_lags(state))
+        f1, search = rss + ridge * square, Clipped(problem, alpha)
+        while not search.done:
+            weights = search.weights
+            state, total, square = yield from ask(weights)
+            search.step(state, total)
+        if not search.converged:
+            raise RunAborted(f"ξ ≥ 0 was not reached in {search.rounds} sums: use 'ridge', or a larger ridge")
+        f2 = misfit(design.projected_lags(state), alpha) + ridge * square
+        descent = advance(descent, alpha, f1, weights, f2, tolerance)
+    return descent, state

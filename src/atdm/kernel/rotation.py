@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lstsq, null_space, solve_triangular
 
-from atdm.kernel.descent import lag_filter
+from atdm.kernel.descent import Columns, filtered, lag_filter
+from atdm.kernel.design import Design
+from atdm.kernel.weights import solve_ones
 from atdm.types import FloatArray, IntArray
 
 
@@ -27,6 +29,11 @@ class Upload:
     def root(self) -> FloatArray:
         """S of D1 = SSᵀ."""
         return np.asarray(np.linalg.cholesky((self.gram + self.gram.T) / 2), dtype=np.float64)
+
+    def transformed(self, weights: FloatArray) -> FloatArray:
+        """ξ̄ = S⁻ᵀ Qξ from rotated weights Qξ."""
+        answer: FloatArray = solve_triangular(self.root, weights, lower=True, trans="T")
+        return answer
 
 
 def rotated(upload: Upload) -> FloatArray:
@@ -60,3 +67,40 @@ def unrotate(first: Upload, second: Upload, rows: IntArray, length: int) -> Floa
     agents = e1.shape[1]
     answer: FloatArray = back @ solution[:agents] + free @ solution[agents:]
     return answer
+
+
+def transformed_weights(design: Design, upload: Upload, ridge: float) -> FloatArray:
+    """ξ̄ of the transformed SP_II: min ‖(I−Π)D2 ξ̄‖² + λ ξ̄ᵀD1ξ̄ with d2ᵀξ̄ = 1."""
+    z = design.residual(upload.series.T).T
+    x = np.linalg.solve(z.T @ z + ridge * upload.gram, upload.ones)
+    answer: FloatArray = x / (upload.ones @ x)
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotatedColumns:
+    """The subproblems in rotated coordinates: as Columns, but Σξ = 1 reads (Q1)ᵀ(Qξ) = 1."""
+
+    projected: FloatArray  # (I − Π) of the lags of each rotated column, (M+1) × n × K
+    ridge: float
+    ones: FloatArray  # Q1
+
+    @classmethod
+    def build(cls, design: Design, ridge: float, first: Upload, second: Upload, length: int) -> "RotatedColumns":
+        """From two uploads; the coordinates are those of the second."""
+        projected = design.projected_lags(unrotate(first, second, design.rows, length))
+        return cls(projected=projected, ridge=ridge, ones=rotated_ones(second))
+
+    def equal(self) -> FloatArray:
+        """ξ_i = 1/K, rotated."""
+        answer: FloatArray = self.ones / (self.ones @ self.ones)
+        return answer
+
+    def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
+        return Columns(projected=self.projected, ridge=self.ridge).sp1(weights)
+
+    def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
+        z = filtered(self.projected, alpha)
+        x = solve_ones(z, self.ridge, self.ones)
+        weights = x / (self.ones @ x)
+        return weights, float(((z @ weights) ** 2).sum()) + self.ridge * float(weights @ weights)

@@ -11,31 +11,17 @@ from enum import StrEnum
 from atdm.crypto.keys import digest
 from atdm.data.readings import Weather
 from atdm.errors import PeerError, RunAborted, UsageError
+from atdm.protocol import messages as wire
 from atdm.protocol.company import Choose, bits, choose, flags
 from atdm.protocol.desk import Desk, Outgoing
 from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import (
-    Abort,
-    Announce,
-    Answer,
-    Consent,
-    Masked,
-    Ready,
-    Refuse,
-    Release,
-    RunMessage,
-    Seal,
-    Secrets,
-    ToAggregator,
-    decode_to_aggregator,
-    encode,
-    expect,
-    one_line,
-)  # fmt: skip
 from atdm.protocol.plan import LEAST_AGENTS, AnyPlan, day_count
 from atdm.protocol.registry import REGISTRY, side
 from atdm.protocol.roster import Members, Roster
 from atdm.protocol.session import Run, announce_hash, begin_run, check_ready, make_keys
+
+Handler = Callable[["Aggregator", int, wire.ToAggregator], list[Outgoing]]
+TO_DESK = (wire.Secrets, wire.Seal, wire.Masked, wire.Release, wire.Consent, wire.Answer)
 
 
 class AggregatorState(StrEnum):
@@ -69,9 +55,9 @@ class Aggregator:
         self.reasons: list[str] = []
         self.run: Run | None = None
         self.desk: Desk | None = None
-        self.answers: dict[int, Ready] = {}  # by place in the roster
+        self.answers: dict[int, wire.Ready] = {}  # by place in the roster
         self.refusals: dict[int, str] = {}  # of those that could not answer, or ended the run
-        self._announce = Announce(plan=plan, roster=roster.hash(), attempt=attempt)
+        self._announce = wire.Announce(plan=plan, roster=roster.hash(), attempt=attempt)
         self._weather, self._choose, self._least = weather, choose, least
         self._company: Sequence[int] = range(len(roster))  # places in the roster: of everybody until it is chosen
         self._place: dict[int, int] = {}  # in the roster → in the company
@@ -87,13 +73,13 @@ class Aggregator:
 
     def out(self) -> dict[str, str]:
         """Who is not in the company, and why, in the agents' own fixed words."""
-        said = {i: one_line(ready.reason) or "left out" for i, ready in self.answers.items()}
+        said = {i: wire.one_line(ready.reason) or "left out" for i, ready in self.answers.items()}
         why = {**self.refusals, **said}
         outside = [i for i in range(len(self.roster)) if i not in self._place]
         return {self.roster.members[i].name: why.get(i, "no answer") for i in outside}
 
     def start(self) -> list[Outgoing]:
-        return [Outgoing(None, encode(self._announce))]
+        return [Outgoing(None, wire.encode(self._announce))]
 
     def receive(self, sender: int, data: bytes) -> list[Outgoing]:
         """One message from the agent at this place of the roster; what goes out is addressed by those places."""
@@ -103,7 +89,7 @@ class Aggregator:
         if self._seen.get(sender) == seen:
             return []  # sent again, byte for byte
         limit = self.desk.largest() if self.desk is not None else day_count(self._announce.plan)
-        message = decode_to_aggregator(data, limit)
+        message = wire.decode_to_aggregator(data, limit)
         handler = self.TRANSITIONS.get((self.state, type(message)))
         if handler is None:
             name = self.roster.members[sender].name
@@ -127,20 +113,20 @@ class Aggregator:
         self.state = AggregatorState.ABORTED
         self.reasons.append(reason)
         run = self.run.id if self.run else announce_hash(self._announce)
-        return self._addressed([Outgoing(None, encode(Abort(run=run, reason=reason)))])
+        return self._addressed([Outgoing(None, wire.encode(wire.Abort(run=run, reason=reason)))])
 
-    def _gather(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+    def _gather(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
         """(gathering, Ready): one more answer; when all are here, the company is chosen."""
-        ready = expect(message, Ready)
+        ready = wire.expect(message, wire.Ready)
         if sender in self.answers:
             raise RunAborted(f"agent {self.roster.members[sender].name} sent two different keys for one run")
         check_ready(self.roster.members[sender], self._announce, ready)
         self.answers[sender] = ready
         return self._close_if_all_are_heard()
 
-    def _stays_out(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+    def _stays_out(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
         """(gathering, Refuse): an agent that cannot answer, for instance because its file cannot be read."""
-        self.refusals[sender] = one_line(expect(message, Refuse).reason)
+        self.refusals[sender] = wire.one_line(wire.expect(message, wire.Refuse).reason)
         return self._close_if_all_are_heard()
 
     def ignored(self, sender: int) -> list[Outgoing]:
@@ -162,17 +148,17 @@ class Aggregator:
         except PeerError as error:  # each is signed, together they are no run
             return self.abort(str(error))
         except RunAborted as error:
-            said = {one_line(ready.reason) for ready in self.answers.values() if ready.reason}
+            said = {wire.one_line(ready.reason) for ready in self.answers.values() if ready.reason}
             reasons = sorted(said | set(self.refusals.values()))
             return self.abort(f"{error}; agents say: {'; '.join(reasons[:3])}" if reasons else str(error))
         self._company, self._place = company, {place: i for i, place in enumerate(company)}
         self.desk = self._desk(self.run, self._weather, self.notebook)
         self.state = AggregatorState.RUNNING
-        return self._addressed([Outgoing(None, encode(keys)), *self.desk.begin()])
+        return self._addressed([Outgoing(None, wire.encode(keys)), *self.desk.begin()])
 
-    def _run(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+    def _run(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
         """(running, …): the protocol's desk."""
-        if self.desk is None or not isinstance(message, RunMessage) or message.run != self.desk.run.id:
+        if self.desk is None or not isinstance(message, wire.RunMessage) or message.run != self.desk.run.id:
             raise PeerError("message of another run: ignored")
         if sender not in self._place:
             raise PeerError(f"message of {self.roster.members[sender].name}, who is not in the company: ignored")
@@ -181,21 +167,16 @@ class Aggregator:
             self.state = AggregatorState.DONE
         return out
 
-    def _refused(self, sender: int, message: ToAggregator) -> list[Outgoing]:
+    def _refused(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
         """(running, Refuse): one member's refusal ends the run for everybody."""
         if sender not in self._place:
             raise PeerError(f"refusal of {self.roster.members[sender].name}, who is not in the company: ignored")
-        self.refusals[sender] = one_line(expect(message, Refuse).reason)
+        self.refusals[sender] = wire.one_line(wire.expect(message, wire.Refuse).reason)
         return self.abort(f"agent {self.refusals[sender]}")
 
-    TRANSITIONS: dict[tuple[AggregatorState, type], Callable[["Aggregator", int, ToAggregator], list[Outgoing]]] = {
-        (AggregatorState.GATHERING, Ready): _gather,
-        (AggregatorState.GATHERING, Refuse): _stays_out,
-        (AggregatorState.RUNNING, Secrets): _run,
-        (AggregatorState.RUNNING, Seal): _run,
-        (AggregatorState.RUNNING, Masked): _run,
-        (AggregatorState.RUNNING, Release): _run,
-        (AggregatorState.RUNNING, Consent): _run,
-        (AggregatorState.RUNNING, Answer): _run,
-        (AggregatorState.RUNNING, Refuse): _refused,
+    TRANSITIONS: dict[tuple[AggregatorState, type], Handler] = {
+        (AggregatorState.GATHERING, wire.Ready): _gather,
+        (AggregatorState.GATHERING, wire.Refuse): _stays_out,
+        **dict.fromkeys(((AggregatorState.RUNNING, kind) for kind in TO_DESK), _run),
+        (AggregatorState.RUNNING, wire.Refuse): _refused,
     }

@@ -24,17 +24,16 @@ from atdm.crypto.keys import derive, digest
 from atdm.crypto.prg import Stream
 from atdm.crypto.ring import WORD_BYTES
 from atdm.crypto.sums import RAW, Block, Layout, fixed, sum_nonce
-from atdm.data.readings import Weather, positions
-from atdm.errors import PeerError, RunAborted
+from atdm.data.readings import positions
+from atdm.errors import PeerError, RunAborted, ending_the_run
 from atdm.kernel.design import REFERENCE_TEMP
+from atdm.protocol import messages as wire
 from atdm.protocol.account import MOST_ASKINGS, Shown
 from atdm.protocol.blind.layouts import LOAD_BOUND, TEMP_BOUND, TOTAL_BITS
 from atdm.protocol.desk import Desk, Outgoing, RunningTotal
-from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import Finished, Masked, Message, ToAgent, ToAggregator, Total, encode, expect
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import BLIND_BUDGET
-from atdm.protocol.session import Run, Session
+from atdm.protocol.session import Session
 from atdm.types import BoolArray, FloatArray, IntArray
 
 Phase = Literal["offer", "show"]  # which message of its own an agent sent last
@@ -60,54 +59,51 @@ class CollectPart(Part):
         self.given: BoolArray = (at >= 0) & (account.asked(self.times) < MOST_ASKINGS)
         self.readings = self.readings.at(at[self.given])
 
-    def begin(self) -> list[Message]:
+    def begin(self) -> list[wire.Message]:
         """Zero for a row this agent can give, a random word for one it cannot."""
-        return self._send("offer", offer_layout(len(self.times)), {}, ~self.given)
+        return [self._send("offer", offer_layout(len(self.times)), {}, ~self.given)]
 
-    def receive(self, message: ToAgent) -> list[Message]:
-        if isinstance(message, Finished):
+    def receive(self, message: wire.ToAgent) -> list[wire.Message]:
+        if isinstance(message, wire.Finished):
             self.finished = True
             return []
         if self.phase == "show":
             raise PeerError(f"{type(message).__name__} where Finished was expected: ignored")
-        total = expect(message, Total)
+        total = wire.expect(message, wire.Total)
         if total.step != self.step:
             raise PeerError(f"total of step {total.step} while waiting for step {self.step}: ignored")
-        try:
+        with ending_the_run():
             everybody = opened_offer(total.words, len(self.times), self.session.run.agents)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         self.own.notebook.write("scalars", everybody, "offered")
         self.context = digest("collect context", self.context, total.words)
         self.step += 1
         return self._show(everybody)
 
-    def _show(self, everybody: BoolArray) -> list[Message]:
+    def _show(self, everybody: BoolArray) -> list[wire.Message]:
         """This agent's part of state and load on the rows that everybody offered."""
         if not everybody.any():
             raise RunAborted("no row was offered by everybody: ask again when there are new readings")
-        run, readings = self.session.run, self.readings
-        shown = readings.at(np.flatnonzero(everybody[self.given]))  # of the rows this agent gives
+        run, given = self.session.run, self.given[everybody]
+        shown = self.readings.at(np.flatnonzero(everybody[self.given]))  # of the rows this agent gives
         if len(shown.time):
             self.own.memory.account.settle(shown, run.company, run.collect.weights, run.collect.step_seconds)
             fit = b"" if self.fit is None else self.fit.fit
             self.own.memory.account.book(Shown(shown.time.astype("<i8").tobytes(), fit))
-        state, load = np.zeros(len(self.times)), np.zeros(len(self.times))
+        state, load = np.zeros(len(given)), np.zeros(len(given))
         part = 1.0 if self.fit is None else self.fit.weight  # equal weights are divided by K once, at the aggregator
-        state[self.given] = part * (readings.temperature - REFERENCE_TEMP)  # Eq. (1)
-        load[self.given] = readings.load
-        layout = show_layout(run.agents, int(everybody.sum()), self.fit is None)
-        values = {"state": state[everybody], "load": load[everybody]}
-        return self._send("show", layout, values, np.tile(~self.given[everybody], 2))
+        state[given] = part * (shown.temperature - REFERENCE_TEMP)  # Eq. (1)
+        load[given] = shown.load
+        layout = show_layout(run.agents, len(given), self.fit is None)
+        return [self._send("show", layout, {"state": state, "load": load}, np.tile(~given, 2))]
 
-    def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: BoolArray) -> list[Message]:
+    def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: BoolArray) -> wire.Masked:
         """encode → random words where a row is not given → pairwise masks."""
         self.phase, self.layout = phase, layout
         nonce = sum_nonce(self.context, phase, layout)
         words = layout.encode(values)
         words[:-1][not_given] = self._random.words(layout.words - 1, nonce)[not_given]
         self.session.mask(words, nonce)
-        return [Masked(run=self.session.run.id, step=self.step, phase=phase, words=ring.to_bytes(words))]
+        return wire.Masked(run=self.session.run.id, step=self.step, phase=phase, words=ring.to_bytes(words))
 
     def largest(self) -> int:
         return WORD_BYTES * self.layout.words if self.phase == "offer" else 0
@@ -150,17 +146,13 @@ class CollectDesk(Desk):
 
     collected: Collected | None = None
     leaving = False
-
-    def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
-        super().__init__(run, weather, notebook)
-        self._pile = RunningTotal(run.agents, 0)
-        self.offered: IntArray = np.empty(0, dtype=np.int64)  # by everybody: their days belong to this company now
+    offered: IntArray = np.empty(0, dtype=np.int64)  # by everybody: their days belong to this company now
 
     def largest(self) -> int:
         return WORD_BYTES * (2 * len(self.run.rows()) + 1)
 
-    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
-        masked = expect(message, Masked)
+    def receive(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
+        masked = wire.expect(message, wire.Masked)
         if not self._pile.add(sender, masked.step, masked.phase, masked.words):
             return []
         pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
@@ -177,7 +169,7 @@ class CollectDesk(Desk):
         if not len(self.offered):
             return self._finish(Collected(self.offered, np.empty(0), np.empty(0)))
         self.leaving = True
-        return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
+        return [Outgoing(None, wire.encode(wire.Total(run=self.run.id, step=pile.step, words=words)))]
 
     def _open(self, pile: RunningTotal) -> list[Outgoing]:
         equal = self.run.collect.weights == "equal"
@@ -193,4 +185,4 @@ class CollectDesk(Desk):
 
     def _finish(self, collected: Collected) -> list[Outgoing]:
         self.collected, self.finished = collected, True
-        return [Outgoing(None, encode(Finished(run=self.run.id)))]
+        return [Outgoing(None, wire.encode(wire.Finished(run=self.run.id)))]

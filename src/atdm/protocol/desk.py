@@ -40,6 +40,7 @@ class Desk(ABC):
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         self.run, self.weather, self.notebook = run, weather, notebook
+        self._pile = RunningTotal(run.agents, 0)
 
     def begin(self) -> list[Outgoing]:
         """What follows the keys; nothing where agents speak first."""

@@ -1,7 +1,8 @@
 """Every message that crosses between the aggregator and an agent, as frozen structs with strict decoding.
 
-Agents speak only to the aggregator, which adds and relays. A message carries no sender: the transport knows it.
-Sizes are known from the plan, so a reader gives the limit before anything is decoded.
+Agents speak only to the aggregator, which adds and relays: ToAgent and ToAggregator say what goes which way. A message
+carries no sender: the transport knows it. Sizes are known from the plan, so a reader gives the limit before anything is
+decoded.
 """
 
 from typing import TypeVar
@@ -24,16 +25,10 @@ class StepMessage(RunMessage, frozen=True):
     step: int  # its place in the run
 
 
-# Both ways
-
-
 class Seal(StepMessage, frozen=True):
     """The numbers that are to be released, from the leader to the other agents of `blind`, under a key of the group."""
 
     box: bytes
-
-
-# From the aggregator to agents
 
 
 class Announce(Message, frozen=True):
@@ -89,9 +84,6 @@ class Abort(RunMessage, frozen=True):
     """The run ended without a result; one that has no id yet goes by the hash of its announcement."""
 
     reason: str
-
-
-# From an agent to the aggregator
 
 
 class Ready(Message, frozen=True):

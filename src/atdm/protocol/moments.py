@@ -4,18 +4,23 @@ The aggregator learns those moments, which are all temperatures up to one rotati
 agent i computes ξ_i = x_i·w + b itself. Offered for comparison, and where there are far more agents than rows.
 """
 
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from atdm.crypto.sums import Block, Layout, fixed
-from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, sp1, start
+from atdm.errors import PeerError
+from atdm.kernel.descent import RIDGE_GROWTH, RIDGE_STEPS, descend
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
-from atdm.kernel.moments import Clipped, Moments
+from atdm.kernel.moments import ClippedSums, Moments, descend_clipped
 from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
 from atdm.protocol.plan import OPEN_BUDGET
 from atdm.types import FloatArray
+
+TRIAL_WEIGHT = 64.0  # bound of a weight while SP_II with ξ ≥ 0 is being solved
+NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))  # weights below zero, counted
 
 
 def moments_layout(agents: int, rows: int) -> Layout:
@@ -25,17 +30,11 @@ def moments_layout(agents: int, rows: int) -> Layout:
     ))  # fmt: skip
 
 
-TRIAL_WEIGHT = 64.0  # bound of a weight while SP_II with ξ ≥ 0 is being solved
-
-
 def clipped_layout(agents: int, rows: int) -> Layout:
     return Layout((
         fixed("state", rows, agents, TRIAL_WEIGHT * TEMP_BOUND, OPEN_BUDGET),
         fixed("sums", 2, agents, TRIAL_WEIGHT**2, OPEN_BUDGET),
     ))  # fmt: skip
-
-
-NEGATIVE = Layout((Block("negative", 1, 0, 1.0),))
 
 
 class MomentsPart(OpenPart):
@@ -64,7 +63,10 @@ class MomentsDesk(OpenDesk):
         self.notebook.write("moments", second, "second")
         self.notebook.write("moments", sums["first"], "first")
         problem = Moments.build(design, plan.ridge, agents, second, sums["first"])
-        return (yield from self._exact(problem) if plan.nonnegative == "exact" else self._free(problem))
+        if plan.nonnegative != "exact":
+            return (yield from self._free(problem))
+        descent, state = yield from descend_clipped(problem, plan.tolerance, self._clipped)
+        return descent, state, plan.ridge
 
     def _free(self, problem: Moments) -> Found:
         """The whole descent offline; with "ridge" again for λ·1.1ᵏ until no agent counts its weight as negative."""
@@ -80,22 +82,9 @@ class MomentsDesk(OpenDesk):
         self.notebook.write("state", state + REFERENCE_TEMP)
         return descent, state, ridge
 
-    def _exact(self, problem: Moments) -> Found:
-        """ξ ≥ 0: every SP_II takes a few sums of clipped weights, which show the aggregator Σ x_i max(0, ξ_i)."""
-        plan, ridge, design = self.run.plan, problem.ridge, problem.design
-        descent, state, square = start(problem.equal()), problem.state(problem.equal()), 1.0 / problem.agents
-        while not descent.converged and descent.iterations < MAX_ITERATIONS:
-            alpha, rss = sp1(design.projected_lags(state))
-            f1, search = rss + ridge * square, Clipped(problem, alpha)
-            while not search.done:
-                weights = search.weights
-                sums = yield Question("clipped", clipped_layout(problem.agents, len(state)), weights)
-                state, (total, square) = sums["state"], sums["sums"]
-                self.notebook.write("state", state + REFERENCE_TEMP, "clipped")
-                search.step(state, float(total))
-            if not search.converged:
-                raise RunAborted(f"ξ ≥ 0 was not reached in {search.rounds} sums: use 'ridge', or a larger ridge")
-            lags = design.projected_lags(state)
-            f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + ridge * float(square)
-            descent = advance(descent, alpha, f1, weights, f2, plan.tolerance)
-        return descent, state, ridge
+    def _clipped(self, weights: FloatArray) -> Generator[Question, Any, ClippedSums]:
+        """ξ ≥ 0: every SP_II takes a few of these sums, which show the aggregator Σ x_i max(0, ξ_i)."""
+        sums = yield Question("clipped", clipped_layout(self.run.agents, len(weights) - 1), weights)
+        self.notebook.write("state", sums["state"] + REFERENCE_TEMP, "clipped")
+        total, square = sums["sums"].tolist()
+        return sums["state"], total, square

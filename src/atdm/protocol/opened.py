@@ -20,36 +20,22 @@ from atdm.crypto.keys import KEY_BYTES, TAG_BYTES, derive, digest, pack
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.ring import WORD_BYTES
 from atdm.crypto.sums import Block, Layout, fixed, sum_nonce
-from atdm.data.readings import Weather, positions
-from atdm.errors import PeerError, RunAborted
+from atdm.data.readings import positions
+from atdm.errors import PeerError, RunAborted, ending_the_run
 from atdm.kernel.descent import Descent, Status
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
 from atdm.kernel.estimate import complete
+from atdm.protocol import messages as wire
 from atdm.protocol.desk import Desk, Outcome, Outgoing, RunningTotal
-from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import (
-    Answer,
-    Ask,
-    Consent,
-    Finished,
-    Masked,
-    Message,
-    Receipts,
-    ToAgent,
-    ToAggregator,
-    encode,
-    expect,
-)  # fmt: skip
 from atdm.protocol.part import AgentContext, Part
 from atdm.protocol.plan import OPEN_BUDGET, Plan
 from atdm.protocol.readings import public_inputs, window
-from atdm.protocol.session import Run, Session
-from atdm.types import FloatArray, IntArray
+from atdm.protocol.session import Session
+from atdm.types import FloatArray
 
 Share = tuple[Layout, dict[str, FloatArray]]  # one agent's part of a sum
 LOAD_BOUND = 1e4  # kW of one agent
 TEMP_BOUND = 50.0  # K from the reference, of one agent
-FLOAT_MASK = 1e3  # masks="float": the size of the paper's real-valued masks, which the paper leaves open
 
 
 def rows_layout(plan: Plan) -> Layout:
@@ -68,7 +54,6 @@ class OpenPart(Part):
         self.plan, self.agents = session.run.plan, session.run.agents
         self.context = digest("open context", session.run.id)
         self.step = 0
-        self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.x: FloatArray = np.empty(0)  # temperature over the kept rows, centred  [K]
         self.readings = own.sendable(session.run)
         self._seed = b""  # of the self mask while a sum waits for consent
@@ -80,21 +65,21 @@ class OpenPart(Part):
     def contribute(self, what: str, numbers: FloatArray) -> Share | FloatArray:
         """This agent's part of a sum; or numbers in the clear, where the protocol asks for them."""
 
-    def receive(self, message: ToAgent) -> list[Message]:
-        if isinstance(message, Finished):
+    def receive(self, message: wire.ToAgent) -> list[wire.Message]:
+        if isinstance(message, wire.Finished):
             self.finished = True
             return []
-        if isinstance(message, Receipts):
+        if isinstance(message, wire.Receipts):
             return self._consent(message)
-        ask = expect(message, Ask)
+        ask = wire.expect(message, wire.Ask)
         if ask.step != self.step or self._seed:
             raise PeerError(f"question of step {ask.step} at step {self.step}: ignored")
         answer = self._answer(ask.what, read_numbers(ask.values))
-        self.context = digest("open context", self.context, encode(ask))  # not before the question is known to be one
+        self.context = digest("open context", self.context, wire.encode(ask))  # not before the question is one
         if isinstance(answer, tuple):
             return [self._mask(ask, *answer)]
         self.step += 1
-        return [Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
+        return [wire.Answer(run=ask.run, step=ask.step, values=answer.astype("<f8").tobytes())]
 
     def _answer(self, what: str, numbers: FloatArray) -> Share | FloatArray:
         if what == "rows":
@@ -103,39 +88,31 @@ class OpenPart(Part):
         if what == "load":
             if len(numbers) != self.plan.length:
                 raise PeerError(f"asked for {len(numbers)} rows of a window of {self.plan.length}: ignored")
-            self.kept = window(self.plan)[numbers == 0]
-            at = positions(self.readings.time, self.kept)
+            at = positions(self.readings.time, window(self.plan)[numbers == 0])
             if (at < 0).any():
                 raise RunAborted("asked for rows this agent has no reading of")
             sent, run = self.readings.at(at), self.session.run
             self.own.memory.account.settle(sent, run.company, "opened", self.plan.step_seconds)
             self.x = sent.temperature - REFERENCE_TEMP
-            return load_layout(self.agents, len(self.kept)), {"load": sent.load}
+            return load_layout(self.agents, len(sent.load)), {"load": sent.load}
         return self.contribute(what, numbers)
 
-    def _mask(self, ask: Ask, layout: Layout, values: dict[str, FloatArray]) -> Masked:
-        of_sum = sum_nonce(self.context, ask.what, layout)
-        if self.plan.masks == "float":  # the paper's own arithmetic, for the audit: real-valued masks, no modulus
-            plain = np.concatenate([values[block.name] for block in layout.blocks])
-            masked = plain + self.session.float_masks(len(plain), of_sum, FLOAT_MASK)
-            self._seed = b"none"
-            return Masked(run=ask.run, step=ask.step, phase=ask.what, words=masked.astype("<f8").tobytes())
+    def _mask(self, ask: wire.Ask, layout: Layout, values: dict[str, FloatArray]) -> wire.Masked:
         words = layout.encode(values)
         self._seed = derive(self.session.seed, "self mask", self.context)
         Stream(self._seed).add(words, self_nonce(ask.step))
-        self.session.mask(words, of_sum)
+        self.session.mask(words, sum_nonce(self.context, ask.what, layout))
         receipt, me = pack("receipt", self.context), self.session.index
         tags = b"".join(self.session.receipts(peer, me).tag(receipt) for peer in self.session.neighbours)
-        return Masked(run=ask.run, step=ask.step, phase=ask.what, words=ring.to_bytes(words), tags=tags)
+        return wire.Masked(run=ask.run, step=ask.step, phase=ask.what, words=ring.to_bytes(words), tags=tags)
 
-    def _consent(self, message: Receipts) -> list[Message]:
+    def _consent(self, message: wire.Receipts) -> list[wire.Message]:
         if not self._seed or message.step != self.step:
             raise PeerError(f"receipts of step {message.step} at step {self.step}: ignored")
-        if self.plan.masks == "ring":
-            self._check_receipts(message.tags)
+        self._check_receipts(message.tags)
         seed, self._seed = self._seed, b""
         self.step += 1
-        return [Consent(run=message.run, step=message.step, seed=seed)]
+        return [wire.Consent(run=message.run, step=message.step, seed=seed)]
 
     def _check_receipts(self, tags: bytes) -> None:
         peers = self.session.neighbours
@@ -177,12 +154,7 @@ class OpenDesk(Desk):
 
     states = 0  # aggregate states opened
     leaving = False
-
-    def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
-        super().__init__(run, weather, notebook)
-        self._step = -1
-        self._graph = run.graph()
-        self._neighbours = [self._graph.neighbours(agent) for agent in range(run.agents)]
+    _step = -1
 
     @abstractmethod
     def find(self, design: Design, inputs: Inputs) -> Found:
@@ -190,7 +162,7 @@ class OpenDesk(Desk):
 
     def script(self) -> Generator[Question, Any, Outcome]:
         plan, agents = self.run.plan, self.run.agents
-        missing = np.rint((yield Question("rows", rows_layout(plan)))["missing"])  # exact but for float masks
+        missing = (yield Question("rows", rows_layout(plan)))["missing"]
         self.notebook.write("scalars", missing, "missing")
         kept = window(plan)[missing == 0]
         if len(kept) <= plan.order:
@@ -208,7 +180,8 @@ class OpenDesk(Desk):
         return Outcome(estimate, load, kept, self.states)
 
     def begin(self) -> list[Outgoing]:
-        self._script = self.script()
+        self._script, graph = self.script(), self.run.graph()
+        self._neighbours = [graph.neighbours(agent) for agent in range(self.run.agents)]
         return self._go_on(None)
 
     def largest(self) -> int:
@@ -221,7 +194,7 @@ class OpenDesk(Desk):
             self._question = self._script.send(answer)
         except StopIteration as stop:
             self.outcome, self.finished = stop.value, True
-            return [Outgoing(None, encode(Finished(run=self.run.id)))]
+            return [Outgoing(None, wire.encode(wire.Finished(run=self.run.id)))]
         except np.linalg.LinAlgError:
             raise RunAborted("the totals do not determine the model: use a longer window or a larger ridge") from None
         self._step += 1
@@ -230,65 +203,57 @@ class OpenDesk(Desk):
         self._tags: dict[int, dict[int, bytes]] = {}  # of each agent, for its neighbours
         self._seeds: dict[int, bytes] = {}
         self._answers: dict[int, FloatArray] = {}
-        self._float_total = np.zeros(1)
         values = self._question.numbers.astype("<f8").tobytes()
-        ask = Ask(run=self.run.id, step=self._step, what=self._question.what, values=values)
-        return [Outgoing(None, encode(ask))]
+        ask = wire.Ask(run=self.run.id, step=self._step, what=self._question.what, values=values)
+        return [Outgoing(None, wire.encode(ask))]
 
-    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
-        if isinstance(message, Masked):
+    def receive(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
+        if isinstance(message, wire.Masked):
             return self._add(sender, message)
-        if isinstance(message, Consent):
+        if isinstance(message, wire.Consent):
             return self._open(sender, message)
-        answer = expect(message, Answer)
+        answer = wire.expect(message, wire.Answer)
         if answer.step != self._step or self._question.layout is not None:
             raise PeerError("answer to another question: ignored")
         if sender in self._answers:
             raise RunAborted("an agent sent two different answers to one question")
-        try:
+        with ending_the_run():
             self._answers[sender] = read_numbers(answer.values)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         if len(self._answers) < self.run.agents:
             return []
         return self._go_on([self._answers[i] for i in range(self.run.agents)])
 
-    def _add(self, sender: int, message: Masked) -> list[Outgoing]:
+    def _add(self, sender: int, message: wire.Masked) -> list[Outgoing]:
         if self._question.layout is None:
             raise PeerError("words of another question: ignored")
-        floats = self.run.plan.masks == "float"
-        expected = (self._question.layout.words - floats) * WORD_BYTES
-        if len(message.words) != expected or len(message.tags) != (0 if floats else TAG_BYTES * self._graph.degree):
+        expected, peers = self._question.layout.words * WORD_BYTES, self._neighbours[sender]
+        if len(message.words) != expected or len(message.tags) != TAG_BYTES * len(peers):
             raise PeerError(f"an agent sent {len(message.words)} bytes where {expected} are expected: ignored")
         everybody = self._pile.add(sender, message.step, message.phase, message.words)
-        if floats:
-            self._float_total = self._float_total + np.frombuffer(message.words, dtype="<f8")
         tags = (message.tags[at : at + TAG_BYTES] for at in range(0, len(message.tags), TAG_BYTES))
-        self._tags[sender] = dict(zip(self._neighbours[sender], tags, strict=not floats))
+        self._tags[sender] = dict(zip(peers, tags, strict=True))
         return [self._receipts_for(i) for i in range(self.run.agents)] if everybody else []
 
     def _receipts_for(self, agent: int) -> Outgoing:
-        tags = b"".join(self._tags[peer].get(agent, b"") for peer in self._neighbours[agent])
-        return Outgoing(agent, encode(Receipts(run=self.run.id, step=self._step, tags=tags)))
+        tags = b"".join(self._tags[peer][agent] for peer in self._neighbours[agent])
+        return Outgoing(agent, wire.encode(wire.Receipts(run=self.run.id, step=self._step, tags=tags)))
 
-    def _open(self, sender: int, message: Consent) -> list[Outgoing]:
+    def _open(self, sender: int, message: wire.Consent) -> list[Outgoing]:
         layout = self._question.layout
         if layout is None or message.step != self._step or len(self._tags) < self.run.agents:
             raise PeerError("consent to another question: ignored")
         if sender in self._seeds:
             raise RunAborted("an agent sent two different consents")
-        if self.run.plan.masks == "ring" and len(message.seed) != KEY_BYTES:
+        if len(message.seed) != KEY_BYTES:
             raise RunAborted(f"an agent consented with {len(message.seed)} bytes, which are no seed: no total")
         self._seeds[sender] = message.seed
         if len(self._seeds) < self.run.agents:
             return []
-        if self.run.plan.masks == "float":
-            parts = np.split(self._float_total, np.cumsum([block.size for block in layout.blocks])[:-1])
-            return self._go_on({block.name: part for block, part in zip(layout.blocks, parts, strict=True)})
-        try:
-            for seed in self._seeds.values():
-                Stream(seed).subtract(self._pile.total, self_nonce(self._step))
-            values = layout.decode(self._pile.total, self.run.agents)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
+        with ending_the_run():
+            values = self._opened(layout)
         return self._go_on(values)
+
+    def _opened(self, layout: Layout) -> dict[str, FloatArray]:
+        for seed in self._seeds.values():
+            Stream(seed).subtract(self._pile.total, self_nonce(self._step))
+        return layout.decode(self._pile.total, self.run.agents)

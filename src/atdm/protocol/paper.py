@@ -7,21 +7,19 @@ under consent, an agent uses the weight it computed itself instead of one it is 
 returned weights and the next aggregate state.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream, nonce
 from atdm.crypto.sums import Layout, fixed
 from atdm.errors import PeerError, RunAborted
-from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, Columns, advance, descend, gap, sp1, start
+from atdm.kernel.descent import MAX_ITERATIONS, RIDGE_GROWTH, RIDGE_STEPS, advance, descend, gap, misfit, sp1, start
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs
-from atdm.kernel.rotation import Upload, rotated_ones, unrotate
-from atdm.kernel.weights import solve_ones
+from atdm.kernel.rotation import RotatedColumns, Upload, transformed_weights
 from atdm.protocol.opened import TEMP_BOUND, Found, OpenDesk, OpenPart, Question, Share
 from atdm.protocol.part import AgentContext
 from atdm.protocol.plan import OPEN_BUDGET
@@ -59,7 +57,7 @@ class PaperPart(OpenPart):
         if what == "state":
             if np.isnan(self.weight):
                 self.weight = 1.0 / self.agents
-            return state_layout(self.agents, len(self.kept)), {"state": self.weight * self.x}
+            return state_layout(self.agents, len(self.x)), {"state": self.weight * self.x}
         if what == "transform":
             return self._transform(numbers[: self.plan.order], numbers[self.plan.order :])
         if what == "weights":
@@ -109,8 +107,7 @@ class PaperDesk(OpenDesk):
             bar = transformed_weights(design, upload, plan.ridge)
             weights = yield from self._weights(descent.iterations, bar)
             state = yield from self._state(rows)
-            lags = design.projected_lags(state)
-            f2 = float(((lags[0] - alpha @ lags[1:]) ** 2).sum()) + plan.ridge * float(weights @ weights)
+            f2 = misfit(design.projected_lags(state), alpha) + plan.ridge * float(weights @ weights)
             closed = abs(gap(f1, f2)) < plan.tolerance  # one far below zero is noise of the masks, not convergence
             descent = replace(advance(descent, alpha, f1, weights, f2, plan.tolerance), converged=closed)
         if plan.nonnegative == "ridge" and (descent.weights < 0).any():
@@ -123,15 +120,12 @@ class PaperDesk(OpenDesk):
         plan = self.run.plan
         if len(self.uploads) < 2:
             yield from self._upload(design, self.uploads[0].alpha * 0.99)
-        second = self.uploads[1]
-        projected = design.projected_lags(unrotate(self.uploads[0], second, design.rows, train))
-        ones = rotated_ones(second)
+        first, second = self.uploads[:2]
+        problem = RotatedColumns.build(design, plan.ridge, first, second, train)
         for k in range(1, RIDGE_STEPS + 1):
             ridge = plan.ridge * RIDGE_GROWTH**k
-            problem = RotatedColumns(projected=projected, ridge=ridge, ones=ones)
-            descent = descend(problem, ones / (ones @ ones), plan.tolerance)
-            bar = solve_triangular(second.root, descent.weights, lower=True, trans="T")
-            weights = yield from self._weights(1, bar)
+            descent = descend(replace(problem, ridge=ridge), problem.equal(), plan.tolerance)
+            weights = yield from self._weights(1, second.transformed(descent.weights))
             if (weights >= 0).all():
                 break
         state = yield from self._state(rows)
@@ -163,29 +157,3 @@ class PaperDesk(OpenDesk):
         self.notebook.write("weights", bar, "bar")
         self.notebook.write("weights", weights, "xi")
         return weights
-
-
-def transformed_weights(design: Design, upload: Upload, ridge: float) -> FloatArray:
-    """ξ̄ of the transformed SP_II: min ‖(I−Π)D2 ξ̄‖² + λ ξ̄ᵀD1ξ̄ with d2ᵀξ̄ = 1."""
-    z = design.residual(upload.series.T).T
-    x = np.linalg.solve(z.T @ z + ridge * upload.gram, upload.ones)
-    answer: FloatArray = x / (upload.ones @ x)
-    return answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RotatedColumns:
-    """The subproblems in rotated coordinates: as Columns, but Σξ = 1 reads (Q1)ᵀ(Qξ) = 1."""
-
-    projected: FloatArray
-    ridge: float
-    ones: FloatArray
-
-    def sp1(self, weights: FloatArray) -> tuple[FloatArray, float]:
-        return Columns(projected=self.projected, ridge=self.ridge).sp1(weights)
-
-    def sp2(self, alpha: FloatArray) -> tuple[FloatArray, float]:
-        z = self.projected[0] - np.tensordot(alpha, self.projected[1:], axes=1)
-        x = solve_ones(z, self.ridge, self.ones)
-        weights = x / (self.ones @ x)
-        return weights, float(((z @ weights) ** 2).sum()) + self.ridge * float(weights @ weights)

@@ -12,7 +12,6 @@ from atdm.kernel.design import parameter_count
 from atdm.options import NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 
-MaskName = Literal["ring", "float"]
 ShownAs = Literal["fitted", "equal", "opened"]  # how a day was given: opened under `moments` or `paper`
 
 VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep its claims (docs/spec.md §9)
@@ -48,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tolerance: float
     solver_tolerance: float
     weather: bytes  # hash of the weather in the window, which every party must hold
-    masks: MaskName = "ring"
+    masks: Literal["ring"] = "ring"  # what is announced with any other does not decode
     minimum_norm: bool = False
     # The agents' limits as this run keeps them (`blind`); an agent refuses a plan that is laxer than its own rules.
     totals: int = 5  # totals over any day, the first among them,
@@ -147,8 +146,6 @@ def check_plan(plan: Plan) -> None:
     need(0 < plan.solver_tolerance < 1, f"solver tolerance {plan.solver_tolerance}: give one in (0, 1), such as 0.03")
     size = parameter_count(plan.order, plan.period)
     need(size < plan.length, f"window of {plan.length} rows for {size} parameters: give more rows, or a shorter season")
-    if plan.masks == "float" and plan.protocol != "paper":
-        raise UsageError("masks='float' is the paper's own arithmetic and goes with protocol='paper' only")
     offered = REGISTRY[plan.protocol]
     if plan.weights not in offered.weights:
         ways = [name for name, row in REGISTRY.items() if plan.weights in row.weights and name != "collect"]

@@ -3,7 +3,6 @@
 Plans, rules and roles ask here; a side is imported when a run begins, so that an agent that waits holds little.
 """
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -21,39 +20,23 @@ class Protocol(NamedTuple):
     minimum_norm: bool  # whether it fits where inputs are collinear
     opened: bool  # whether its sums show the aggregator every reading
     reveals: str  # to the aggregator, beside load total, aggregate temperature and model
-    phases: Mapping[str, tuple[str, ...]]  # of a running agent → those that can follow; figures and tests read them
 
-
-# A member of `blind`: the leader has the secret already, makes the seal, and waits for neither.
-BLIND = {
-    "secret": ("rows",),
-    "rows": ("open",),
-    "open": ("step",),
-    "step": ("step", "signs"),
-    "signs": ("signs", "seal", "release"),
-    "seal": ("release",),
-    "release": (),
-}
-OPENED = {"question": ("consent", "question"), "consent": ("question",)}
-COLLECT = {"offer": ("show",), "show": ()}
 
 REGISTRY = {
-    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, True, "every reading", {}),
+    "plain": Protocol("", "", ("fitted", "equal"), ("ridge", "exact", "free"), True, True, "every reading"),
     "paper": Protocol(
         "paper:PaperPart", "paper:PaperDesk", ("fitted",), ("ridge", "free"), True, True,
-        "every reading, to a rotation that the readings' decimals undo, and every weight", OPENED,
+        "every reading, to a rotation that the readings' decimals undo, and every weight",
     ),
     "moments": Protocol(
         "moments:MomentsPart", "moments:MomentsDesk", ("fitted",), ("ridge", "exact", "free"), True, True,
-        "every reading, to a rotation that the readings' decimals undo", OPENED,
+        "every reading, to a rotation that the readings' decimals undo",
     ),
     "blind": Protocol(
         "blind.script:BlindPart", "blind.desk:BlindDesk", ("fitted", "equal"), ("ridge", "free"), False, False,
-        "nothing", BLIND,
+        "nothing",
     ),
-    "collect": Protocol(
-        "collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, False, "nothing", COLLECT
-    ),
+    "collect": Protocol("collect:CollectPart", "collect:CollectDesk", ("fitted", "equal"), (), False, False, "nothing"),
 }  # fmt: skip
 OFFERED = ("blind", "moments", "paper")  # what a person may ask agents for by name
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from atdm.crypto.graph import Graph, degree
 from atdm.crypto.keys import ExchangeKey, SigningKey, Tagger, derive, digest, verify
-from atdm.crypto.prg import MaskSet, Stream, pair_sign
+from atdm.crypto.prg import MaskSet, pair_sign
 from atdm.errors import PeerError
 from atdm.protocol.company import Verdict, bits, flags, rows_of
 from atdm.protocol.messages import Announce, Keys, Ready, encode
 from atdm.protocol.plan import VERSION, AnyPlan, Collect, Plan, day_count, first_day
 from atdm.protocol.roster import Member, Members, Roster, could_collude, owners_of
-from atdm.types import FloatArray, IntArray, UInt64Array
+from atdm.types import IntArray, UInt64Array
 
 RandomBytes = Callable[[int], bytes]
 
@@ -191,14 +191,6 @@ class Session:
         if (peer, sender) not in self._receipts:
             self._receipts[peer, sender] = Tagger(derive(self._pairs[peer], "receipt", sender))
         return self._receipts[peer, sender]
-
-    def float_masks(self, size: int, nonce: bytes, scale: float) -> FloatArray:
-        """The sum of this agent's pairwise masks as real numbers, uniform in ±scale: the paper's, not ours."""
-        total = np.zeros(size)
-        for peer, key in self._pairs.items():
-            words = Stream(derive(key, "float mask")).words(size, nonce)
-            total += (1 if self.index < peer else -1) * scale * ((words >> np.uint64(11)) * 2.0**-52 - 1.0)
-        return total
 
     def mask(self, words: UInt64Array, nonce: bytes) -> None:
         """Put this agent's pairwise masks on words, in place."""

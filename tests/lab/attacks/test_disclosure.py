@@ -1,6 +1,5 @@
 """What follows from values that should not get out, and that the real protocols do not let them out."""
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -19,6 +18,7 @@ from atdm.protocol.session import Session
 from atdm.run import make_plan
 from atdm.types import FloatArray, IntArray
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
+from tests.protocol.printed import float_masks
 
 ROWS = np.arange(2, 200)
 
@@ -83,23 +83,24 @@ def test_one_agent_missing_from_a_later_gram_matrix_is_disclosed(series):
 
 
 def test_float_masks_of_small_size_leak_and_ring_masks_do_not(monkeypatch):
-    monkeypatch.setattr(opened, "FLOAT_MASK", 0.01)
     cluster = tiny()
-    for masks, leaks in (("float", True), ("ring", False)):
-        plan = msgspec.structs.replace(make_plan(cluster, fit_options(protocol="paper", tolerance=1e-6)), masks=masks)
+    plan = make_plan(cluster, fit_options(protocol="paper", tolerance=1e-6))
+    for floats in (False, True):
+        if floats:
+            float_masks(monkeypatch, 0.01)
         stage = Stage(cluster, LOOSE)
-        mounted = masked_words(stage, plan)
+        mounted = masked_words(stage, plan, floats=floats)
         names = [member.name for member in stage.agents[0].roster.members]
         truth = truth_of(cluster.temperature[names].to_numpy(float) - 20)
-        assert (hits(truth, mounted.guesses) > 6) == leaks
+        assert (hits(truth, mounted.guesses) > 6) == floats
 
 
 def test_float_masks_that_hide_destroy_the_sum(monkeypatch):
     """At 5e13 a mask hides readings to the last bit of float64, and the aggregate temperature is lost with them."""
-    monkeypatch.setattr(opened, "FLOAT_MASK", 5e13)
+    float_masks(monkeypatch, 5e13)
     cluster = tiny()
     stage = Stage(cluster, LOOSE)
-    plan = msgspec.structs.replace(make_plan(cluster, fit_options(protocol="paper")), masks="float")
+    plan = make_plan(cluster, fit_options(protocol="paper"))
     aggregator = stage.play(plan, until=lambda a: any(s.what == "state" for s in a.notebook.seen))
     state = next(s.value for s in aggregator.notebook.seen if s.what == "state")
     assert np.abs(state - cluster.temperature.mean(axis=1)).max() > 0.05

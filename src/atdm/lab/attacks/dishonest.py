@@ -248,10 +248,9 @@ def _states(aggregator: Aggregator) -> list[FloatArray]:
     return [s.value - REFERENCE_TEMP for s in aggregator.notebook.seen if s.what == "state"]
 
 
-def masked_words(stage: Stage, plan: AnyPlan, sums: int = 4) -> Mounted:
+def masked_words(stage: Stage, plan: AnyPlan, sums: int = 4, floats: bool = False) -> Mounted:
     """Average what each agent sent, as if it were numbers: float masks average out, those of a ring do not."""
     uploads: dict[int, list[FloatArray]] = {}
-    floats = isinstance(plan, Plan) and plan.masks == "float"
 
     def watch(place: int, message: ToAggregator) -> None:
         if not isinstance(message, Masked) or message.phase not in ("state", "step", "show"):

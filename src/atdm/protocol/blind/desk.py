@@ -7,12 +7,12 @@ from atdm.crypto import ring
 from atdm.crypto.keys import digest, verify
 from atdm.data.readings import Weather
 from atdm.errors import PeerError, RunAborted
+from atdm.protocol import messages as wire
 from atdm.protocol.blind.layouts import RELEASE, number_count, open_layout
 from atdm.protocol.blind.release import Sealed, open_release, unpack_release, vouched
 from atdm.protocol.blind.veil import next_context
 from atdm.protocol.desk import Desk, Outgoing, RunningTotal
 from atdm.protocol.ledger import Notebook
-from atdm.protocol.messages import Finished, Masked, Release, Seal, Secret, Secrets, ToAggregator, Total, encode, expect
 from atdm.protocol.plan import VERSION
 from atdm.protocol.session import Run
 
@@ -24,7 +24,6 @@ class BlindDesk(Desk):
 
     def __init__(self, run: Run, weather: Weather, notebook: Notebook) -> None:
         super().__init__(run, weather, notebook)
-        self._pile = RunningTotal(run.agents, 0)
         self._secrets = self._seal = False
         self._box = b""  # of the leader, until its key opens
         self._vouched: dict[int, bytes] = {}
@@ -36,14 +35,14 @@ class BlindDesk(Desk):
     def largest(self) -> int:
         return self._largest
 
-    def receive(self, sender: int, message: ToAggregator) -> list[Outgoing]:
-        if isinstance(message, Secrets):
+    def receive(self, sender: int, message: wire.ToAggregator) -> list[Outgoing]:
+        if isinstance(message, wire.Secrets):
             return self._pass_secrets(sender, message)
-        if isinstance(message, Seal):
+        if isinstance(message, wire.Seal):
             return self._pass_seal(sender, message)
-        if isinstance(message, Release):
+        if isinstance(message, wire.Release):
             return self._release(sender, message)
-        masked = expect(message, Masked)
+        masked = wire.expect(message, wire.Masked)
         if not self._pile.add(sender, masked.step, masked.phase, masked.words):
             return []
         pile, self._pile = self._pile, RunningTotal(self.run.agents, masked.step + 1)
@@ -51,29 +50,27 @@ class BlindDesk(Desk):
         self.leaving = True  # the answer to the first total, of rows, opens the load
         words = ring.to_bytes(pile.total)
         self._context = next_context(self._context, words)
-        return [Outgoing(None, encode(Total(run=self.run.id, step=pile.step, words=words)))]
+        return [Outgoing(None, wire.encode(wire.Total(run=self.run.id, step=pile.step, words=words)))]
 
-    def _pass_secrets(self, sender: int, message: Secrets) -> list[Outgoing]:
+    def _pass_secrets(self, sender: int, message: wire.Secrets) -> list[Outgoing]:
         if sender != 0 or self._secrets:
             raise PeerError("sealed secrets from somebody who does not lead, or twice: ignored")
         if len(message.boxes) != BOX_BYTES * (self.run.agents - 1):
             raise RunAborted("the leader sealed the group secret for another number of agents")
         self._secrets = True
-        return [
-            Outgoing(i, encode(Secret(run=self.run.id, box=message.boxes[BOX_BYTES * (i - 1) : BOX_BYTES * i])))
-            for i in range(1, self.run.agents)
-        ]
+        boxes = (message.boxes[at : at + BOX_BYTES] for at in range(0, len(message.boxes), BOX_BYTES))
+        return [Outgoing(i, wire.encode(wire.Secret(run=self.run.id, box=box))) for i, box in enumerate(boxes, 1)]
 
-    def _pass_seal(self, sender: int, message: Seal) -> list[Outgoing]:
+    def _pass_seal(self, sender: int, message: wire.Seal) -> list[Outgoing]:
         if sender != 0 or self._seal or message.step != self._pile.step:
             raise PeerError("a seal from somebody who does not lead, or twice: ignored")
         if len(message.box) > Sealed.size(self.run.plan, self._sums) + BOX_BYTES:
             raise RunAborted("the leader's seal is larger than its numbers")
         self._seal, self._context = True, next_context(self._context, message.box)
-        data = encode(message)
+        data = wire.encode(message)
         return [Outgoing(i, data) for i in range(1, self.run.agents)]
 
-    def _release(self, sender: int, message: Release) -> list[Outgoing]:
+    def _release(self, sender: int, message: wire.Release) -> list[Outgoing]:
         if not self._seal:
             raise PeerError("a part of a release before the seal: ignored")
         if len(message.hash) != 32 or len(message.signature) != 64:
@@ -106,4 +103,4 @@ class BlindDesk(Desk):
         measured = [v for part in estimate.metrics.values() for kind in part.values() for v in kind.values()]
         self.notebook.write("metrics", [*measured, estimate.rss, estimate.ridge, estimate.solver_residual])
         self.outcome, self.finished = outcome, True
-        return [Outgoing(None, encode(Finished(run=self.run.id)))]
+        return [Outgoing(None, wire.encode(wire.Finished(run=self.run.id)))]
