@@ -121,6 +121,7 @@ def test_the_report_has_words_for_everything_the_ledger_can_hold() -> None:
 def test_numbers_of_the_specification_are_those_of_the_code() -> None:
     from atdm.crypto.graph import SIGMA
     from atdm.crypto.ring import CHECK_WORDS
+    from atdm.kernel.descent import LADDER
     from atdm.protocol import account, plan, rules
     from atdm.protocol.blind import direction, layouts, release, script
 
@@ -129,7 +130,7 @@ def test_numbers_of_the_specification_are_those_of_the_code() -> None:
     for words in (
         f"the {CHECK_WORDS} check words", f"| {layouts.TOTAL_BITS}, no more;",
         f"| {layouts.SQUARE_BITS}, (2¹⁴ − 1)/K |",
-        f"| {len(layouts.LADDER)} under `nonnegative", f"j = −{-layouts.LADDER[0]} … {layouts.LADDER[-1]}",
+        f"| {len(LADDER)} under `nonnegative", f"j = −{-LADDER[0]} … {LADDER[-1]}",
         f"{direction.CONTRACTION} √Σ raw²", f"passes {script.ILL_CONDITIONED:.0e}".replace("e+06", "e6"),
         f"min(⌊(owners − c)/{own.agents_per_total}⌋, {own.totals})",
         f"{release.VERIFY:.0e} relative".replace("e-09", "e-9"),

@@ -34,7 +34,7 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {  # none calls another
     "encoding": ((Layout, "encode"),),
     "design, own lags": ((Design, "build"), (direction.OwnSeries, "build")),
     "adding a total to the span": ((Span, "add"),),
-    "descent for the next direction": ((direction, "look"),),
+    "descent for the next direction": ((Span, "look"),),
     "own words of a step": ((direction, "step_values"), (direction, "signs_values")),
     "verifying the release": ((script, "verify"),),
     "words and hash of the release": ((script, "released_words"), (script, "vouched")),

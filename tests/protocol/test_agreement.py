@@ -10,7 +10,7 @@ from atdm.protocol.rules import Rules
 from atdm.result import Fit
 from atdm.run import fit, make_plan, simulate
 from tests.clusters import tiny
-from tests.protocol.printed import float_masks
+from tests.lab.printed import float_masks
 
 COEFFICIENTS = ("alpha", "beta", "gamma", "theta")
 

@@ -8,7 +8,6 @@ import pytest
 
 from atdm.kernel.descent import Descent
 from atdm.kernel.span import Span
-from atdm.protocol.account import NO_ROOM, Account, Answered, Begun
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import script
 from atdm.protocol.blind.release import DEVIATES
@@ -36,14 +35,6 @@ def test_a_second_fit_over_a_day_is_refused_even_if_totals_are_left(other):
     same = announcing(agents, aggregator._announce.plan, cluster, attempt=2)
     drive(same, agents)
     assert same.state is AggregatorState.DONE, same.reasons  # the same questions again are free
-
-
-def test_a_day_is_opened_to_one_question_only():
-    account = Account()
-    account.apply([Begun(b"fit", (5,), b"plan"), Answered(b"fit", b"first", "open")])
-    assert account.refuses_question(b"other fit", (4, 5), b"other", "open", 5) == NO_ROOM
-    assert account.refuses_question(b"fit", (5,), b"first", "open", 5) is None
-    assert account.refuses_question(b"fit", (5,), b"step", "total", 5) is None
 
 
 def test_a_key_enrolled_later_gives_no_earlier_day():

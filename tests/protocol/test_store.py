@@ -94,8 +94,7 @@ def left_after(who: int, messages: int) -> World:
 def test_an_agent_whose_readings_changed_refuses_to_go_on_and_answers_later_as_it_did_before() -> None:
     calm, here = world(), left_after(OTHER, messages=6)
     first = calm.run(calm.aggregator(calm.plan()))
-    account = written(here.stores[OTHER]).account
-    before = saved(account)
+    before = saved(account := written(here.stores[OTHER]).account)
     assert account.questions and len(account.time)
     here.cluster = replace(here.cluster, temperature=here.cluster.temperature + 0.5)
     here.restart(OTHER)
@@ -217,9 +216,8 @@ def test_a_snapshot_holds_everything_an_agent_knows() -> None:
     memory.account.book(Judged((0, 1), (2,)))
     readings = Readings(time, np.linspace(18, 22, 24), np.linspace(0, 3, 24), time % 7200 == 0)
     assert memory.account.settle(readings, company, "fitted", 3600) == (0,)
-    memory.account.book(Begun(b"fit", (0,), b"plan"))
-    memory.account.book(Answered(b"fit", b"question", "release"))
-    memory.account.book(Shown(time[:5].astype("<i8").tobytes()))
+    shown = Shown(time[:5].astype("<i8").tobytes())
+    memory.account.apply([Begun(b"fit", (0,), b"plan"), Answered(b"fit", b"question", "release"), shown])
     for run in range(MOST_FITS + 2):  # of which the last are kept
         memory.consent(Consented(run=bytes([run]), fit=b"fit", company=company, weight=1 / 32,
                                  step_seconds=9, end=1))  # fmt: skip

@@ -83,7 +83,6 @@ def after(who: int, messages: int) -> Deaf:
 
 
 def saved(account: Account) -> bytes:
-    """An account as it is written down."""
     return enclose(Snapshot(b"", Memory(account)))
 
 

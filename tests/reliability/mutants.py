@@ -24,6 +24,7 @@ from atdm.crypto import graph, keys, prg, ring, sums
 from atdm.crypto.sums import Layout
 from atdm.data import gaps, quantum
 from atdm.kernel import descent
+from atdm.kernel.descent import RidgeLadder
 from atdm.protocol import account, collect, company, desk, messages, opened, plan, readings, roster, rules, store
 from atdm.protocol import agent as agents
 from atdm.protocol import session as sessions
@@ -32,7 +33,6 @@ from atdm.protocol.agent import Agent
 from atdm.protocol.aggregator import Aggregator
 from atdm.protocol.blind import direction, layouts, release, script, veil
 from atdm.protocol.blind.desk import BlindDesk
-from atdm.protocol.blind.direction import RidgeLadder
 from atdm.protocol.blind.release import Sealed
 from atdm.protocol.blind.script import BlindPart
 from atdm.protocol.blind.veil import Veil
@@ -439,7 +439,7 @@ MUTANTS = (
            (Edit(Account, "refuses", "None if self.fit_of(day).plan == plan.hash() else SPENT", "None"),), DAYS),
     Mutant("account", "a day is opened to one fit",
            (Edit(Account, "refuses_question", "any(self.fit_of(day).totals for day in days)", "False"),),
-           test_review.test_a_day_is_opened_to_one_question_only),
+           QUESTIONS),
     Mutant("account", "no readings for a fit that came after it began",
            off((Account, "repeatable", "late.any()")),
            claims.test_readings_that_came_after_a_fit_began_are_not_in_it),

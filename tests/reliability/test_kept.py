@@ -42,8 +42,8 @@ from atdm.transport.disk import StateFolder
 from atdm.transport.nats import Connection, NatsConfig
 from atdm.use.series import read_observed
 from tests.clusters import tiny
+from tests.lab.printed import float_masks
 from tests.protocol.drive import drive, parties
-from tests.protocol.printed import float_masks
 from tests.protocol.world import World
 from tests.reliability.fuzz import written_tables
 from tests.reliability.places import MEMBER, Place, place, recorded, run_id, stand

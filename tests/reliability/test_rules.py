@@ -14,13 +14,14 @@ from atdm.crypto.keys import SigningKey, derive, digest
 from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM, coarser
 from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
-from atdm.kernel.descent import Status
+from atdm.kernel.descent import RidgeLadder, Status
 from atdm.kernel.estimate import Estimate
+from atdm.kernel.span import Look
 from atdm.protocol import account as rules_of
 from atdm.protocol.account import Account, Begun, Settled
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind import release, script
-from atdm.protocol.blind.direction import Look, OwnSeries, RidgeLadder, first_scale, step_values
+from atdm.protocol.blind.direction import OwnSeries, first_scale, step_values
 from atdm.protocol.blind.layouts import SQUARE_SUM, open_layout, saturated, step_layout
 from atdm.protocol.blind.release import check_effective
 from atdm.protocol.blind.veil import Veil

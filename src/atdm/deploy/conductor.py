@@ -25,9 +25,10 @@ from atdm.deploy.notices import Notice, name_of, pack
 from atdm.errors import PeerError, RunAborted, UsageError
 from atdm.protocol.aggregator import Aggregator, AggregatorState
 from atdm.protocol.collect import CollectDesk
-from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, days_asked, flags
+from atdm.protocol.company import LEFT, NOT_YET, PAUSED, Choose, choose, flags, rows_asked
 from atdm.protocol.messages import OVERHEAD
 from atdm.protocol.plan import DAY, LEAST_AGENTS, AnyPlan, Collect, day_count, first_day
+from atdm.protocol.readings import window
 from atdm.protocol.roster import Roster, owners_of
 from atdm.result import Cost
 from atdm.run import attempt_now
@@ -194,9 +195,10 @@ class Conductor:
     def _make_role(self) -> Aggregator:
         policy, attempt = self._policy, self.fleet.next_attempt(attempt_now())
         if policy is None and isinstance(self.plan, Collect):
+            asked = np.bincount(window(self.plan) // DAY - first_day(self.plan), rows_asked(self.plan)) > 0  # by day
             policy = self.fleet.record.next_days(
-                first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion,
-                days_asked(self.plan), self._away,
+                first_day(self.plan), self._last_row(), self._outages, self._late, self.config.portion, asked,
+                self._away,
             )  # fmt: skip
         present = [i for i, m in enumerate(self.roster.members) if m.identity.hex() in self.hub.present]
         self.feed.announced(attempt, present)

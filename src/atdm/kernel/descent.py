@@ -21,6 +21,7 @@ from atdm.types import FloatArray
 RIDGE_GROWTH = 1.1  # nonnegative="ridge" tries λ·1.1ᵏ
 RIDGE_STEPS = 240  # λ·1.1²⁴⁰ ≈ 10¹⁰ λ; by then ξ = 1/K for any data
 MAX_ITERATIONS = 200
+LADDER = range(-1, 13)  # ridges λ·1.1^j at which negative weights are counted
 
 
 class Status(StrEnum):
@@ -106,6 +107,39 @@ def descend_nonnegative(at_ridge: Callable[[float], Descent], ridge: float) -> t
             return state, ridge * RIDGE_GROWTH**k
     last = ridge * RIDGE_GROWTH**RIDGE_STEPS
     raise RunAborted(f"some weight stays negative up to ridge {last:.3g}: give a ridge > 0")
+
+
+@dataclass(frozen=True, slots=True)
+class RidgeLadder:
+    """λ·1.1ᵏ, k from the counts of negative weights; powers by repeated multiplication, the same on every machine."""
+
+    base: float
+    moves: bool  # nonnegative="ridge"
+    k: int = 0
+
+    @property
+    def ridge(self) -> float:
+        return self._power(self.k)
+
+    def _power(self, k: int) -> float:
+        value = self.base
+        for _ in range(k):
+            value *= RIDGE_GROWTH
+        return value
+
+    def rungs(self) -> FloatArray:
+        """The ridges at which weights are looked at, from one below to twelve above."""
+        return np.array([self._power(max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
+
+    def better(self, negative: FloatArray, *, final: bool = False) -> "RidgeLadder":
+        """The first ridge of the ladder without a negative weight; one down where there is none here and none below,
+        but not in the final span, where λ is to come to rest."""
+        if not self.moves:
+            return self
+        below, *upwards = negative.tolist()
+        up = next((j for j, count in enumerate(upwards) if count == 0), LADDER[-1])
+        down = 1 if up == 0 and self.k and below == 0 and not final else 0
+        return RidgeLadder(self.base, self.moves, self.k + up - down)
 
 
 def sp1(projected: FloatArray) -> tuple[FloatArray, float]:

@@ -34,6 +34,16 @@ def squares_of(vectors: FloatArray) -> FloatArray:
     return (vectors[..., :, None] * vectors[..., None, :]).reshape(*vectors.shape[:-1], -1)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A descent in a span, and what whoever has a column of its own needs of it."""
+
+    descent: Descent
+    multiplier: float  # ν
+    pull: FloatArray  # what a column counts for in its part of ZᵀZξ
+    trials: FloatArray  # weights along a ladder of ridges, one row each; none where weights are free
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """Subproblems (kernel/descent.py) in the coordinates c of a few weighted sums."""
@@ -103,6 +113,12 @@ class Span:
         first = np.zeros(len(self))
         first[0] = 1.0 / self.ones[0]
         return descend(self, first, tolerance)
+
+    def look(self, tolerance: float, ridges: FloatArray) -> "Look":
+        """The whole descent; ridges: the ladder at which signs of weights are wanted."""
+        found = self.descend(tolerance)
+        trials = self.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(self)))
+        return Look(found, found.objectives[-1], self.pull(found.alpha, found.weights), trials)
 
     def ladder(self, ridges: FloatArray, start: FloatArray) -> FloatArray:
         """The weights at which the descent ends for each of several ridges, one row each, all at once from `start`."""

@@ -20,7 +20,7 @@ import numpy as np
 from atdm.crypto.keys import ExchangeKey, SigningKey
 from atdm.data.quantum import coarser
 from atdm.data.readings import Readings, Weather
-from atdm.errors import DataError, PeerError, RunAborted, UsageError
+from atdm.errors import DataError, PeerError, RunAborted, UsageError, ending_the_run
 from atdm.options import OwnerChoice
 from atdm.protocol import messages as wire
 from atdm.protocol.company import BY_CHOICE, Verdict, check_company, judge
@@ -286,15 +286,13 @@ class Agent:
         self._choice = self._owner()  # keys may come long after the announcement, and nothing has left yet
         if (reason := BY_CHOICE[self._choice]) is not None:
             raise RunAborted(reason)
-        try:
+        with ending_the_run():
             self._find_roster(self._announce.roster)
             run = begin_run(self._announce, self.roster, wire.expect(message, wire.Keys))
             place = place_of(self._identity.public, run.members)
             if place is None:
                 raise RunAborted("this agent is not in the company")
             session = Session(run, place, self._exchange, self._seed)
-        except PeerError as error:
-            raise RunAborted(str(error)) from None
         plan, memory = run.announced, self.own.memory
         check_company(run, self.roster, memory.account, self.own.rules)
         if isinstance(plan, Collect) and plan.fit:

@@ -42,9 +42,6 @@ Phase = Literal["offer", "show"]  # which message of its own an agent sent last
 class CollectPart(Part):
     """The agent's side."""
 
-    phase: Phase
-    layout: Layout  # of what it sent last
-
     def __init__(self, session: Session, own: AgentContext) -> None:
         super().__init__(session, own)
         run, account = session.run, own.memory.account
@@ -98,7 +95,7 @@ class CollectPart(Part):
 
     def _send(self, phase: Phase, layout: Layout, values: dict[str, FloatArray], not_given: BoolArray) -> wire.Masked:
         """encode → random words where a row is not given → pairwise masks."""
-        self.phase, self.layout = phase, layout
+        self.phase, self.layout = phase, layout  # of what it sent last
         nonce = sum_nonce(self.context, phase, layout)
         words = layout.encode(values)
         words[:-1][not_given] = self._random.words(layout.words - 1, nonce)[not_given]

@@ -141,11 +141,6 @@ def rows_asked(plan: Collect) -> BoolArray:
     return flags(plan.asked, plan.length) if plan.asked else np.ones(plan.length, dtype=bool)
 
 
-def days_asked(plan: Collect) -> BoolArray:
-    """Days of a plan's window of which rows are asked for."""
-    return np.bincount(window(plan) // DAY - first_day(plan), rows_asked(plan)) > 0
-
-
 def owners_needed(roster: Roster, least: int) -> int:
     """For a company (Rule 3)."""
     part, whole = OWNERS_SHARE

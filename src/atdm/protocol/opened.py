@@ -100,7 +100,7 @@ class OpenPart(Part):
     def _mask(self, ask: wire.Ask, layout: Layout, values: dict[str, FloatArray]) -> wire.Masked:
         words = layout.encode(values)
         self._seed = derive(self.session.seed, "self mask", self.context)
-        Stream(self._seed).add(words, self_nonce(ask.step))
+        Stream(self._seed).add(words, nonce(b"self mask", ask.step))
         self.session.mask(words, sum_nonce(self.context, ask.what, layout))
         receipt, me = pack("receipt", self.context), self.session.index
         tags = b"".join(self.session.receipts(peer, me).tag(receipt) for peer in self.session.neighbours)
@@ -132,10 +132,6 @@ def read_numbers(data: bytes) -> FloatArray:
     if numbers is None or not np.isfinite(numbers).all():
         raise PeerError(f"{len(data)} bytes that are no finite numbers: ignored")
     return numbers
-
-
-def self_nonce(step: int) -> bytes:
-    return nonce(b"self mask", step)
 
 
 class Question(NamedTuple):
@@ -255,5 +251,5 @@ class OpenDesk(Desk):
 
     def _opened(self, layout: Layout) -> dict[str, FloatArray]:
         for seed in self._seeds.values():
-            Stream(seed).subtract(self._pile.total, self_nonce(self._step))
+            Stream(seed).subtract(self._pile.total, nonce(b"self mask", self._step))
         return layout.decode(self._pile.total, self.run.agents)

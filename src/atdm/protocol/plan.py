@@ -13,7 +13,6 @@ from atdm.options import NonnegativeName, ProtocolName, WeightsName
 from atdm.protocol.registry import REGISTRY
 
 ShownAs = Literal["fitted", "equal", "opened"]  # how a day was given: opened under `moments` or `paper`
-
 VERSION = 2  # of the wire: 1 was the first edition, whose `blind` did not keep its claims (docs/spec.md §9)
 MOST_ROWS = 2**22  # of a window: eight years of minutes; an announcement must not make anybody allocate more
 MOST_DAYS = 36525  # of a window: a hundred years, for each of which an agent answers with a bit

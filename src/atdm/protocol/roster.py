@@ -30,10 +30,7 @@ Members = tuple[Member, ...]
 
 
 class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
-    """All enrolled agents, in the order of their identity keys.
-
-    Agents of one process hold the same object, and what follows from it is worked out once.
-    """
+    """All enrolled agents, in the order of their identity keys; agents of one process hold the same object."""
 
     serial: int  # counts up with every change
     members: Members

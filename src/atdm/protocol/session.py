@@ -105,10 +105,7 @@ def make_keys(roster: Roster, days: bytes, answers: Mapping[int, Ready]) -> Keys
 @lru_cache(maxsize=4)
 def begin_run(announce: Announce, roster: Roster, keys: Keys) -> Run:
     """The run that these keys make; refuses members that are not in on all days of the run, and keys that are missing,
-    doubled or not signed by the members.
-
-    Agents of one process that were shown the same bytes share this check; the bytes are what identifies it.
-    """
+    doubled or not signed by the members. Agents of one process that were shown the same bytes share this check."""
     chosen, count = flags(keys.company, len(roster)), day_count(announce.plan)
     days = flags(keys.days, count)
     members = tuple(member for member, inside in zip(roster.members, chosen, strict=True) if inside)

@@ -5,6 +5,7 @@ import pytest
 
 from atdm.data import Cluster
 from atdm.kernel.descent import Descent
+from atdm.kernel.span import Look
 from atdm.protocol.blind import direction
 from atdm.protocol.rules import Rules
 from tests.protocol.drive import drive, parties
@@ -53,7 +54,7 @@ def test_a_home_that_stands_out_does_not_set_the_size_of_a_direction():
     """Of 16 homes one has a step a thousand times that of the others; the next scale is theirs, nearly."""
     own = direction.OwnSeries(np.ones(1), np.eye(2))
     descent = Descent(alpha=np.zeros(1), weights=np.ones(1), previous=np.ones(1))
-    found = direction.Look(descent, 1.0, np.ones(1), np.empty((0, 1)))
+    found = Look(descent, 1.0, np.ones(1), np.empty((0, 1)))
     sizes = []
     for raw in (1.0, *[1e-3] * 15):
         with pytest.MonkeyPatch.context() as patch:

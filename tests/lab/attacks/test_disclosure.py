@@ -18,7 +18,7 @@ from atdm.protocol.session import Session
 from atdm.run import make_plan
 from atdm.types import FloatArray, IntArray
 from tests.lab.attacks.helpers import LOOSE, hits, tiny, truth_of
-from tests.protocol.printed import float_masks
+from tests.lab.printed import float_masks
 
 ROWS = np.arange(2, 200)
 

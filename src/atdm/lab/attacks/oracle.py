@@ -18,6 +18,7 @@ import numpy as np
 from atdm.crypto.keys import derive
 from atdm.data.clock import seconds
 from atdm.errors import PeerError
+from atdm.kernel.descent import LADDER
 from atdm.kernel.design import Design
 from atdm.kernel.span import Span
 from atdm.lab.attacks.dishonest import Mounted, ending
@@ -27,7 +28,6 @@ from atdm.lab.attacks.stage import Stage, changed
 from atdm.protocol.account import ASKED_TOO_OFTEN, NO_ROOM
 from atdm.protocol.aggregator import AggregatorState
 from atdm.protocol.blind.direction import FIRST_SCALE
-from atdm.protocol.blind.layouts import LADDER
 from atdm.protocol.blind.release import open_release, seal_release, vouched
 from atdm.protocol.messages import Masked, Message, Refuse, Release, ToAggregator
 from atdm.protocol.plan import MOST_SIGNS, VERSION, Plan

@@ -4,8 +4,8 @@
     raw_i = r_i / ((‖Z_i‖² + λ) ν)       Jacobi's step
     p_i = raw_i/scale within ±clip/√K    its part of the next total Σ p_i x_i
 
-Rule: what a run decides (λ, scale, stop) follows from opened sums alone, in `RidgeLadder` and `next_scale`; an agent's
-own numbers enter nothing but its own words.
+Rule: what a run decides (λ, scale, stop) follows from opened sums alone, in `next_scale` and the RidgeLadder of the
+kernel; an agent's own numbers enter nothing but its own words.
 """
 
 import math
@@ -13,34 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atdm.kernel.descent import RIDGE_GROWTH, Descent, lag_filter
+from atdm.kernel.descent import lag_filter
 from atdm.kernel.design import Design
-from atdm.kernel.span import Span
-from atdm.protocol.blind.layouts import LADDER, SQUARE_SUM, part_bound, saturated
+from atdm.kernel.span import Look, Span
+from atdm.protocol.blind.layouts import SQUARE_SUM, part_bound, saturated
 from atdm.types import FloatArray
 
 FIRST_SCALE = 0.3
 SMALLEST_SHARE = 1e-9  # of rss in ν: below that the residual is rounding
 CONTRACTION = 0.7  # of the next direction against the last: less clips homes for nothing, more lets one stand out
 REACH = 4.0  # clips: what one home counts for, at most, in the size of a direction
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The descent in the span as all agents find it."""
-
-    descent: Descent
-    multiplier: float  # ν
-    pull: FloatArray  # what an agent's readings count for in its part of ZᵀZξ
-    trials: FloatArray  # weights along the ladder of ridges, one row each; none where weights are free
-
-
-def look(span: Span, tolerance: float, ridges: FloatArray) -> Look:
-    """The whole descent; ridges: the ladder at which signs of weights are wanted."""
-    found = span.descend(tolerance)
-    pull = span.pull(found.alpha, found.weights)
-    trials = span.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(span)))
-    return Look(found, found.objectives[-1], pull, trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +91,3 @@ def first_scale(span: Span, agents: int) -> float:
 def next_scale(scale: float, square: float) -> float:
     """From the opened Σ (raw_i/scale)², to which no home adds more than REACH allows; zero where the descent stands."""
     return CONTRACTION * scale * math.sqrt(max(square, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class RidgeLadder:
-    """λ·1.1ᵏ, k from the counts of negative weights; powers by repeated multiplication, the same on every machine."""
-
-    base: float
-    moves: bool  # nonnegative="ridge"
-    k: int = 0
-
-    @property
-    def ridge(self) -> float:
-        return self._power(self.k)
-
-    def _power(self, k: int) -> float:
-        value = self.base
-        for _ in range(k):
-            value *= RIDGE_GROWTH
-        return value
-
-    def rungs(self) -> FloatArray:
-        """The ridges at which weights are looked at, from one below to twelve above."""
-        return np.array([self._power(max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
-
-    def better(self, negative: FloatArray, *, final: bool = False) -> "RidgeLadder":
-        """The first ridge of the ladder without a negative weight; one down where there is none here and none below,
-        but not in the final span, where λ is to come to rest."""
-        if not self.moves:
-            return self
-        below, *upwards = negative.tolist()
-        up = next((j for j, count in enumerate(upwards) if count == 0), LADDER[-1])
-        down = 1 if up == 0 and self.k and below == 0 and not final else 0
-        return RidgeLadder(self.base, self.moves, self.k + up - down)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atdm.crypto.sums import RAW, Block, Layout, fixed
+from atdm.kernel.descent import LADDER
 from atdm.kernel.design import parameter_count
 from atdm.protocol.plan import BLIND_BUDGET, Plan
 from atdm.types import FloatArray
@@ -18,7 +19,6 @@ TOTAL_BITS = 16  # no more: finer totals of quantised sensors are a hidden-subse
 SQUARE_BITS = 34
 SQUARE_SUM = 2.0**14 - 1.0  # with 34 bits, ±2^48 quanta
 MOST_PART = 4.0  # of |p_i| where the clip is lifted
-LADDER = range(-1, 13)  # ridges λ·1.1^j at which negative weights are counted
 SALT_WORDS = 4  # 256 bits
 METRICS = [(p, k, m) for p in ("train", "test") for k in ("one_step", "free_run") for m in ("rmse", "mape", "r2")]
 SINGLE = ("ridge", "rss", "residual", "iterations", "status")
@@ -87,16 +87,17 @@ def signs_layout(agents: int, ladder: bool) -> Layout:
     ))  # fmt: skip
 
 
+def bitmap_words(plan: Plan) -> int:
+    """Of the rows kept: a bit for each row of the window."""
+    return -(-plan.length // 64)
+
+
 def number_count(plan: Plan) -> int:
     """Released numbers beside h and s: α, β, γ, θ, occ, metrics and single ones."""
     return parameter_count(plan.order, plan.period) + len(METRICS) + len(SINGLE)
 
 
 RELEASE = Layout((Block("key", 4, RAW),))  # of the leader's box; zeros from the others: it opens if all send their part
-
-
-def bitmap_words(length: int) -> int:
-    return -(-length // 64)
 
 
 def saturated(value: float, bound: float) -> float:

@@ -148,11 +148,9 @@ def coefficient_sizes(plan: Plan) -> list[int]:
     return [plan.order, *[plan.order + 1] * len(INPUTS), plan.period]
 
 
-def released_words(
-    sealed: Sealed, plan: Plan, kept: IntArray, load: FloatArray, state: FloatArray
-) -> FloatArray:  # fmt: skip
+def released_words(sealed: Sealed, plan: Plan, kept: IntArray, load: FloatArray, state: FloatArray) -> FloatArray:
     """Exactly the words of the release, at every agent."""
-    flags = np.zeros(64 * bitmap_words(plan.length), dtype=bool)
+    flags = np.zeros(64 * bitmap_words(plan), dtype=bool)
     flags[(kept - plan.start) // plan.step_seconds] = True
     bitmap: UInt64Array = np.packbits(flags, bitorder="little").view("<u8").astype(np.uint64)
     return np.concatenate([sealed.numbers, bitmap.view(np.float64), load, state, sealed.salt])
@@ -177,7 +175,7 @@ def vouched(run: bytes, context: bytes, words: FloatArray) -> bytes:
 
 def unpack_release(plan: Plan, values: FloatArray, sums: int) -> Outcome:
     """What the aggregator ends with, after so many totals."""
-    sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan.length)]
+    sizes = [*coefficient_sizes(plan), len(METRICS), len(SINGLE), bitmap_words(plan)]
     rows, odd = divmod(len(values) - sum(sizes) - SALT_WORDS, 2)
     if rows < 0 or odd:
         raise PeerError("the release is of an impossible length")

@@ -24,8 +24,8 @@ from scipy.linalg.lapack import dsyev
 from atdm.crypto.keys import derive, digest, open_sealed, seal
 from atdm.crypto.sums import Layout
 from atdm.data.readings import Readings, positions, segments
-from atdm.errors import DataError, PeerError, RunAborted
-from atdm.kernel.descent import Descent
+from atdm.errors import DataError, PeerError, RunAborted, ending_the_run
+from atdm.kernel.descent import Descent, RidgeLadder
 from atdm.kernel.design import REFERENCE_TEMP, Design, Inputs, lagged_rows, train_rows
 from atdm.kernel.span import Span
 from atdm.protocol import messages as wire
@@ -99,11 +99,11 @@ class BlindPart(Part):
         own = direction.OwnSeries.build(x, span.design)
         self.parts = np.array([agents**-0.5])
 
-        ladder = direction.RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
+        ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
         scale, earlier = self._once(direction.first_scale, span, agents), np.inf
         most = plan.totals_for(self.session.run.owners)
         while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
-            found = self._once(direction.look, span, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
+            found = self._once(span.look, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
             p, values = direction.step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = layouts.step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
@@ -118,7 +118,7 @@ class BlindPart(Part):
 
         for _ in range(MOST_SIGNS):
             span = span.with_ridge(ladder.ridge)
-            found = self._once(direction.look, span, plan.tolerance, ladder.rungs())
+            found = self._once(span.look, plan.tolerance, ladder.rungs())
             values = direction.signs_values(found, own, self.parts, ladder.ridge, agents)
             opened = yield Ask("signs", layouts.signs_layout(agents, ladder.moves), values, "signs")
             residual, before = direction.gap(opened["squares"][0], agents), ladder
@@ -155,8 +155,7 @@ class BlindPart(Part):
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
         self._plan_hash = self._once(self.plan.hash)
         company = company_hash(run.company)
-        self.fit = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
-        self.question = self.fit
+        self.fit = self.question = digest("blind question", VERSION, company, self._plan_hash, self.kept.tobytes())
         return sent
 
     def _public(self, opened: Opened) -> tuple[Span, Inputs]:
@@ -221,10 +220,8 @@ class BlindPart(Part):
         wire.expect(message, AWAITED.get(phase, wire.Total))
         if isinstance(message, wire.Total) and message.step != self.step:
             raise PeerError(f"total of step {message.step} while waiting for step {self.step}: ignored")
-        try:
+        with ending_the_run():  # the message belongs here
             return self._accept(phase, message)
-        except PeerError as error:  # the message belongs here: what follows from it cannot be ignored
-            raise RunAborted(str(error)) from None
 
     def _accept(self, phase: str, message: wire.ToAgent) -> list[wire.Message]:
         if isinstance(message, wire.Secret):

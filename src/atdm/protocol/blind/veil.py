@@ -23,10 +23,6 @@ from atdm.types import FloatArray, UInt64Array
 class Veil:
     """One agent's end of the veiled sums of a run."""
 
-    phase: str  # of the sum that was wrapped last,
-    layout: Layout
-    veiled: bool
-
     def __init__(self, session: Session, group: bytes, host: Host) -> None:
         run = session.run
         self._session, self._host = session, host
@@ -36,7 +32,7 @@ class Veil:
 
     def wrap(self, phase: str, layout: Layout, values: dict[str, FloatArray], *, veiled: bool = True) -> bytes:
         """This agent's words of the next sum, as they leave; the release alone has no veil."""
-        self.phase, self.layout, self.veiled = phase, layout, veiled
+        self.phase, self.layout, self.veiled = phase, layout, veiled  # of the sum that is under way
         shape = self.context + layout.hash + phase.encode()
         nonce = self._host.once(shape, "nonce", lambda: sum_nonce(self.context, phase, layout))
         words = layout.encode(values)

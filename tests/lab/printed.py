@@ -7,10 +7,10 @@ Everything else is as in the package, receipts and consent too. Small masks leak
 import msgspec
 import numpy as np
 import pytest
-from atdm.protocol.sums import Layout
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream
+from atdm.crypto.sums import Layout
 from atdm.protocol import messages as wire
 from atdm.protocol import paper
 from atdm.protocol.desk import Outgoing
