@@ -10,11 +10,10 @@ import pytest
 
 from atdm.crypto.keys import derive
 from atdm.crypto.prg import Stream
-from atdm.crypto.sums import Layout
+from atdm.crypto.sums import Layout, sum_nonce
 from atdm.protocol import messages as wire
 from atdm.protocol import paper
 from atdm.protocol.desk import Outgoing
-from atdm.protocol.session import sum_nonce
 from atdm.types import FloatArray
 
 
