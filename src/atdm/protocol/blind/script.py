@@ -291,8 +291,10 @@ class BlindPart(Part):
     def _note(self, opened: Opened) -> None:
         """The ledger: what this agent learned about the others."""
         for name, values in opened.items():
-            if name != "missing":  # counted where it is unpacked
-                self.own.notebook.write(LEARNED.get(name, "scalars"), values, name)
+            if name in LEARNED:
+                self.own.notebook.write(LEARNED[name], values)
+            elif name != "missing":  # counted where it is unpacked
+                self.own.notebook.write("scalars", values, name)
 
     def largest(self) -> int:
         if self.asked is None:
