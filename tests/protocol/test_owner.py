@@ -71,14 +71,6 @@ def test_without_its_choice_in_the_journal_the_run_would_be_lost():
     assert here.agent(HOME).state is AgentState.LOST
 
 
-def test_journals_from_before_there_was_a_choice_are_read():
-    entry = Entry(message=b"m", answer=b"h", bookings=())
-    body = msgspec.msgpack.decode(enclose(entry))
-    assert disclose(enclose(entry), Entry).choice == "takes part"
-    del body[1]["choice"]
-    assert disclose(msgspec.msgpack.encode(body), Entry) == entry
-
-
 def test_a_window_too_long_for_bits_is_refused_in_the_same_words():
     here = Owned("paused")
     reply = here.answer(here.collect(0, (MOST_DAYS + 1) * 24), HOME)

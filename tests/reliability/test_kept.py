@@ -15,6 +15,7 @@ from atdm import read_cluster
 from atdm.crypto.keys import SigningKey
 from atdm.data import Cluster
 from atdm.data.readings import Readings
+from atdm.data.sources import Rows
 from atdm.deploy.agent import describe
 from atdm.deploy.enrolment import read_authority
 from atdm.deploy.owner import exchange
@@ -36,7 +37,7 @@ from atdm.protocol.messages import (
     encode,
 )
 from atdm.protocol.session import announce_hash
-from atdm.protocol.store import Entry, Snapshot, disclose, enclose
+from atdm.protocol.store import Entry, Memory, Snapshot, disclose, enclose
 from atdm.transport import frames
 from atdm.transport.disk import StateFolder
 from atdm.transport.nats import Connection, NatsConfig
@@ -284,6 +285,25 @@ def test_an_account_cut_short_is_a_data_error(column: str) -> None:
             disclose(msgspec.msgpack.encode([schema, body]), Snapshot)
 
 
+def test_an_account_with_a_part_missing_or_misnamed_is_a_data_error() -> None:
+    """It would be an empty one, and everything could be asked again."""
+    agent = stand(place("done"))
+    whole = enclose(Snapshot(agent._identity.public, agent.own.memory))
+    _, body = msgspec.msgpack.decode(whole)
+    for part in (body, body["memory"], body["memory"]["account"]):
+        for name in part:
+            renamed = whole.replace(msgspec.msgpack.encode(name), msgspec.msgpack.encode(name[:-1] + "_"))
+            assert renamed != whole
+            with pytest.raises(DataError):
+                disclose(renamed, Snapshot)
+
+
+def test_a_number_that_could_not_be_read_again_is_not_written() -> None:
+    with pytest.raises(TypeError, match="float64"):
+        enclose(Snapshot(b"", Memory(quantum=np.float64(0.5))))  # a float to Python, bytes to the format
+    assert type(Rows([], [], [], quantum=np.float64(0.5)).quantum) is float
+
+
 @pytest.mark.parametrize("content", [
     b"[" * 100_000, b'{"schema": "atdm-model/1", "step_seconds": 1e300}', b"\xff\xfe", b"null", b"3",
     b'{"schema": "atdm-model/1", "step_seconds": 1e400, "timezone": "UTC", "alpha": [1], "beta": [1, 1], "gamma": '
@@ -372,8 +392,8 @@ DECODERS = {
     "message to the aggregator": (
         lambda data: decode_to_aggregator(data, BIG), [b"\x81\xa4type" + NO_TEXT, b"\x81\xa1x" + DEEP]),
     "frame": (frames.decode, [b"\x91" + NO_TEXT]),
-    "snapshot": (lambda data: disclose(data, Snapshot), [b"\x92\x01\x81" + NO_TEXT + b"\x01", b"\x92\x01" + DEEP]),
-    "entry": (lambda data: disclose(data, Entry), [b"\x92\x01\x81" + NO_TEXT + b"\x01", b"\x92\x01" + DEEP]),
+    "snapshot": (lambda data: disclose(data, Snapshot), [b"\x92\x04\x81" + NO_TEXT + b"\x01", b"\x92\x04" + DEEP]),
+    "entry": (lambda data: disclose(data, Entry), [b"\x92\x04\x81" + NO_TEXT + b"\x01", b"\x92\x04" + DEEP]),
 }  # fmt: skip
 
 

@@ -116,14 +116,11 @@ class Day(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
 class Fit(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     """What the account says of a fit; a day has no other, so that its limits are those of each of its days."""
 
-    plan: bytes
-    days: tuple[int, ...]
+    plan: bytes = b""
+    days: tuple[int, ...] = ()
     totals: int = 0
     signs: int = 0
     released: bool = False
-
-
-NO_FIT = Fit(b"", ())
 
 
 def days_of(time: IntArray) -> tuple[int, ...]:
@@ -189,9 +186,9 @@ class Account:
         return SPENT if totals > most else None
 
     def fit_of(self, day: int) -> Fit:
-        """The fit that began over a day."""
-        known = self.fits.get(self.days[day].fit, NO_FIT) if day in self.days else NO_FIT
-        return known if day in known.days else NO_FIT
+        """The fit that began over a day; an empty one where none did."""
+        known = self.fits.get(self.days[day].fit) if day in self.days else None
+        return known if known is not None and day in known.days else Fit()
 
     def _fitted(self) -> set[int]:
         """Days over which a fit began."""
@@ -251,7 +248,7 @@ class Account:
             return ASKED_TOO_OFTEN
         if times:
             return None
-        known = self.fits.get(fit, NO_FIT)
+        known = self.fits.get(fit) or Fit()
         if kind == "open":
             spent = any(self.fit_of(day).totals for day in days)
         elif kind == "total":
@@ -347,7 +344,7 @@ class Account:
         self.questions[booking.question] = times + 1
         if times:
             return
-        fit = self.fits[booking.fit]
+        fit = self.fits.setdefault(booking.fit, Fit())
         if booking.kind == "signs":
             fit.signs += 1
         elif booking.kind == "release":
@@ -374,7 +371,7 @@ class Account:
         self.shown[positions(self.time, time)] += np.uint8(1)
         if fit:
             for day in self._each(days_of(time)):
-                day.fit = fit
+                day.fit = day.fit or fit
 
     def _each(self, days: Sequence[int]) -> list[Day]:
         return [self.days.get(day) or self.days.setdefault(day, Day()) for day in days]

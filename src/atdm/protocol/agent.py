@@ -316,9 +316,7 @@ class Agent:
 
     def _stop(self, message: wire.ToAgent) -> list[wire.Message]:
         """(…, Abort): forget the run."""
-        known = {announce_hash(self._announce)}
-        if self.part is not None:
-            known.add(self.part.session.run.id)
+        known = [announce_hash(self._announce), *([self.part.session.run.id] if self.part is not None else [])]
         if wire.expect(message, wire.Abort).run not in known:
             raise PeerError("end of another run: ignored")
         self._leave(AgentState.ABORTED)

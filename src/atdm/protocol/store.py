@@ -29,7 +29,7 @@ from atdm.protocol.account import Account, AnyBooking
 SCHEMA = 4  # 1 and 2 were the first edition's; 3 counted the totals of a fit with each of its days
 RESTORE = "restore the whole folder as it last ran; if that is lost, the home needs a new key (`atdm enroll replace`)"
 UNREADABLE = f"the agent's state cannot be read: {RESTORE}"
-T = TypeVar("T")
+T = TypeVar("T", bound="Snapshot | Entry")
 MOST_FITS = 4  # whose weights an agent keeps: the last, and some before it in case that one never opened
 
 
@@ -126,12 +126,17 @@ def disclose(data: bytes, kind: type[T]) -> T:
                 f"the agent's state is of schema {schema}, this version reads {SCHEMA}: an earlier one kept another "
                 "account, which cannot be carried over; enrol the agent anew and give it a new state folder"
             )
-        return msgspec.msgpack.decode(body, type=kind, dec_hook=_array)
+        found = msgspec.msgpack.decode(body, type=kind, dec_hook=_array)
+        if enclose(found) == data:  # else something is missing in it, or more: nothing is made up for an account
+            return found
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise DataError(UNREADABLE) from None
+        pass
+    raise DataError(UNREADABLE)
 
 
 def _array_bytes(array: NDArray[Any]) -> bytes:
+    if not isinstance(array, np.ndarray):  # numpy's numbers have bytes too, and could not be read again
+        raise TypeError(f"{type(array).__name__} in an agent's state, where a number of Python's own belongs")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 

@@ -78,3 +78,4 @@ def test_a_view_of_fitted_weights_has_the_gram_matrix_of_the_others():
     q = np.array([stage.parts[place].parts for place in range(1, 12)])
     gram, ones = view.gram()
     assert np.abs(gram - q.T @ q).max() < 1e-6 and np.abs(ones - q.sum(axis=0)).max() < 1e-6
+    assert view.totals().shape == (160, q.shape[1])  # a view without totals would find nobody, whatever the build

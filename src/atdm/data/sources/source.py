@@ -62,6 +62,7 @@ class Rows:
                 raise DataError(f"a source gave {values.size} values of {name} for {self.time.size} stamps: mend it")
             if np.isinf(values).any():
                 raise DataError(f"a source gave an infinite {name}: leave such readings out")
+        object.__setattr__(self, "quantum", float(self.quantum))  # numpy's own numbers are none in an agent's state
         if not 0 <= self.quantum < math.inf:
             raise DataError(f"a source gave {self.quantum} °C as the step of its sensor: give a positive one, or 0")
         back = np.flatnonzero(np.diff(self.time) <= 0)

@@ -302,8 +302,7 @@ class BlindPart(Part):
         return self._seal_bytes if self.asked.phase == "seal" else self._veil.size()
 
     def remember(self) -> None:
-        """Keep the weight in a fit that was consented to, whether or not its end was heard: the aggregator may have
-        the model."""
+        """Keep the weight in a fit that was consented to, its end heard or not: the aggregator may have the model."""
         if self.asked is not None:
             self._veil.forget()
         if self._consented is not None:
