@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from atdm.crypto import ring
-from atdm.data import Cluster
+from atdm.data import Cluster, load_sample
 from atdm.data.quantum import sensor_quantum
 from atdm.data.readings import Readings
 from atdm.errors import AtdmError, PeerError, RunAborted
@@ -62,6 +62,13 @@ def test_by_default_it_forecasts_as_plain_does_at_the_ridge_used(name, weights, 
     assert private.cost.bytes_up_per_agent < 110_000 * max(1.0, len(cluster.time) / 1440)
     if weights:
         assert (private.weights > -1e-9).all()
+
+
+def test_ten_days_give_three_totals():
+    """Five of ten days told two homes of refit64 apart (docs/attacks.md)."""
+    whole = load_sample()
+    ten = Cluster.from_frames(whole.temperature[:480], whole.load[:480], whole.outdoor[:480], whole.solar[:480])
+    assert fit(ten, nonnegative=False).cost.sums == 3
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

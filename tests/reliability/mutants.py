@@ -42,7 +42,16 @@ from atdm.protocol.rules import Rules
 from tests.crypto import test_graph, test_keys, test_prg, test_ring, test_vectors
 from tests.data import test_gaps
 from tests.lab.attacks import test_directions, test_fine_state
-from tests.protocol import test_account, test_collect, test_liar, test_opened, test_owner, test_review, test_store
+from tests.protocol import (
+    test_account,
+    test_blind,
+    test_collect,
+    test_liar,
+    test_opened,
+    test_owner,
+    test_review,
+    test_store,
+)
 from tests.reliability import test_bad_input, test_kept, test_matrix, test_ridge, test_rounding, test_secrets
 from tests.reliability import test_rules as claims
 from tests.reliability.places import desk_places, place
@@ -586,7 +595,7 @@ MUTANTS = (
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 3)),
     Mutant("rules", "five training rows per parameter that everybody has",
            off((BlindPart, "_settle",
-                "(reason := too_short(self.own.rules, self.plan, whole)) is not None")),
+                "(reason := too_short(self.own.rules, self.plan, self._whole)) is not None")),
            case(claims.test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them, 1)),
     Mutant("rules", "blind alone unless the owner says more",
            (Edit(rules, "_check_fit", "plan.protocol in rules.protocols", "True"),),
@@ -667,6 +676,11 @@ MUTANTS = (
     Mutant("search", "it ends where the tolerance is reached",
            gone(BlindPart, "script", "earlier > plan.solver_tolerance"),
            claims.test_the_search_ends_at_the_tolerance),
+    Mutant("search", "fewer totals over few rows", (Constant(plan, "FEW_ROWS", ()),),
+           every(claims.test_over_few_rows_there_are_fewer_totals_but_three)),
+    Mutant("search", "a fit has the totals that its rows allow",
+           (Edit(BlindPart, "script", "plan.totals_over(self._whole, self.session.run.owners)",
+                 "plan.totals_for(self.session.run.owners)"),), test_blind.test_ten_days_give_three_totals),
     Mutant("search", "no home sets the size of a direction", (Constant(direction, "REACH", 1e3),),
            test_directions.test_a_home_that_stands_out_does_not_set_the_size_of_a_direction),
     Mutant("search", "it ends where QᵀQ is ill-conditioned", (Constant(script, "ILL_CONDITIONED", 1e30),),

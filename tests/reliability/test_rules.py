@@ -15,6 +15,7 @@ from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM, coarser
 from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import RidgeLadder, Status
+from atdm.kernel.design import parameter_count
 from atdm.kernel.estimate import Estimate
 from atdm.kernel.span import Look
 from atdm.protocol import account as rules_of
@@ -118,6 +119,14 @@ def test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given() -> None
     run = agent.part.session.run
     assert agent.own.sendable(run).time[0] == run.days[0] * DAY
     assert agent.own.sendable(replace(run, since=run.days[2])).time[0] == run.days[2] * DAY + 6 * 3600
+
+
+@pytest.mark.parametrize(("rows", "totals"), [(16 * 8, 5), (16 * 8 - 1, 4), (9 * 8, 4), (9 * 8 - 1, 3), (1, 3)])
+def test_over_few_rows_there_are_fewer_totals_but_three(rows: int, totals: int) -> None:
+    plan = msgspec.structs.replace(fit(), order=1, period=1)  # eight parameters
+    assert parameter_count(plan.order, plan.period) == 8 and plan.totals_over(rows, 64) == totals
+    assert plan.totals_over(rows, 10) == 3 and plan.totals_over(rows, 7) == 2  # there are not so many owners
+    assert msgspec.structs.replace(plan, totals=40).totals_over(rows, 400) == 35 + totals
 
 
 def test_in_means_room_for_all_totals_of_the_plan() -> None:

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from atdm.crypto.keys import ExchangeKey, SigningKey
+from atdm.crypto.keys import SigningKey
 from atdm.data.quantum import coarser
 from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError, ending_the_run
@@ -92,9 +92,7 @@ class Agent:
         self.weight = float("nan")  # ξ_i of the last finished run
         self._identity, self.roster, self._random_bytes = identity, roster or NOBODY, random_bytes
         self._last: tuple[bytes, list[bytes]] = (b"", [])
-        self._announce: wire.Announce  # of the run that was joined last,
-        self._seed: bytes  # its randomness
-        self._exchange: ExchangeKey  # and this agent's key in it
+        self._announce: wire.Announce  # of the run that was joined last
         self._owner = owner
         self._choice: OwnerChoice = "takes part"  # when it was last asked
         self._store, self._renew, self._renew_roster, self._authority = store, renew, renew_roster, authority

@@ -41,7 +41,6 @@ class Run:
 
     @property
     def plan(self) -> Plan:
-        """Of a fit."""
         if not isinstance(self.announced, Plan):
             raise PeerError("rows to collect where a fit was expected: ignored")
         return self.announced

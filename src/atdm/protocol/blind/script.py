@@ -73,9 +73,7 @@ class BlindPart(Part):
         self.kept: IntArray = np.empty(0, dtype=np.int64)
         self.parts = np.empty(0)  # q_i: this agent's coefficients of the totals
         self.asked: Ask | None = None  # None: waiting for the group secret
-        self.fit = b""  # hash of company, plan and rows kept, once they are known
-        self.question = b""  # hash of everything the next answer depends on, from then on
-        self.days: tuple[int, ...] = ()  # UTC days of the kept rows
+        self.question = b""  # hash of everything the next answer depends on, once it is known which rows are kept
         self._consented: Consented | None = None
         self._first: list[wire.Message] = []  # of the leader, before its part of the release
 
@@ -101,7 +99,7 @@ class BlindPart(Part):
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
         scale, earlier = self._once(direction.first_scale, span, agents), np.inf
-        most = plan.totals_for(self.session.run.owners)
+        most = plan.totals_over(self._whole, self.session.run.owners)
         while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
             found = self._once(span.look, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
             p, values = direction.step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
@@ -145,11 +143,11 @@ class BlindPart(Part):
         """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
-        self.kept, whole = self._once(rows_kept, rows, missing, self.plan)
+        self.kept, self._whole = self._once(rows_kept, rows, missing, self.plan)
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        if (reason := too_short(self.own.rules, self.plan, whole)) is not None:
+        if (reason := too_short(self.own.rules, self.plan, self._whole)) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
