@@ -219,7 +219,7 @@ def test_a_snapshot_holds_everything_an_agent_knows() -> None:
     shown = Shown(time[:5].astype("<i8").tobytes())
     memory.account.apply([Begun(b"fit", (0,), b"plan"), Answered(b"fit", b"question", "release"), shown])
     for run in range(MOST_FITS + 2):  # of which the last are kept
-        memory.consent(Consented(run=bytes([run]), fit=b"fit", company=company, weight=1 / 32,
+        memory.consent(Consented(run=bytes([run]), hash=b"fit", company=company, weight=1 / 32,
                                  step_seconds=9, end=1))  # fmt: skip
     snapshot = enclose(Snapshot(b"me", memory, b"seen", (b"reply",)))
     again = disclose(snapshot, Snapshot)

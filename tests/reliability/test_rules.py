@@ -191,7 +191,7 @@ def test_readings_stay_as_they_first_left() -> None:
 
 
 def consented(end: int = FIRST * DAY - STEP) -> Consented:
-    return Consented(run=b"r", fit=b"f", company=ids(1), weight=0.1, step_seconds=STEP, end=end)
+    return Consented(run=b"r", hash=b"f", company=ids(1), weight=0.1, step_seconds=STEP, end=end)
 
 
 @pytest.mark.parametrize("plan, known, why", [

@@ -214,7 +214,7 @@ def secretive_objects(agent: Agent) -> list[object]:
     known = memory.account
     sent = Sent(*(column.tobytes() for column in (known.time, known.temperature, known.load, known.filled)))
     entry = Entry(message=b"", answer=b"", seed=agent._seed, bookings=(sent,))
-    fit = Consented(run=bytes(32), fit=b"", company=b"", weight=float(part.parts[0]), step_seconds=1, end=0)
+    fit = Consented(run=bytes(32), hash=b"", company=b"", weight=float(part.parts[0]), step_seconds=1, end=0)
     return [
         agent, agent.own, agent.own.readings, agent.own.host, memory, memory.account, part, part.session,
         agent._identity, agent._exchange, part._veil, part._veil._stream, entry, fit, sent,

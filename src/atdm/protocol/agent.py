@@ -263,7 +263,7 @@ class Agent:
             self._see_quantum()
         owners = self.roster.owners()
         totals = (plan.totals_for(owners) if isinstance(plan, Plan) else 0, self.own.rules.totals_for(owners))
-        fit = self.own.memory.fits[plan.fit].fit if isinstance(plan, Collect) and plan.fit else b""
+        fit = self.own.memory.fits[plan.fit].hash if isinstance(plan, Collect) and plan.fit else b""
         since = self.roster.members[self.roster.index(self._identity.public)].since
         return judge(plan, self.own.readings, self.own.memory.account, self.own.rules, totals, fit, since)
 
@@ -314,7 +314,7 @@ class Agent:
 
     def _stop(self, message: wire.ToAgent) -> list[wire.Message]:
         """(…, Abort): forget the run."""
-        known = [announce_hash(self._announce), *([self.part.session.run.id] if self.part is not None else [])]
+        known = (announce_hash(self._announce), None if self.part is None else self.part.session.run.id)
         if wire.expect(message, wire.Abort).run not in known:
             raise PeerError("end of another run: ignored")
         self._leave(AgentState.ABORTED)

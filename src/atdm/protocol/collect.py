@@ -84,7 +84,7 @@ class CollectPart(Part):
         shown = self.readings.at(np.flatnonzero(everybody[self.given]))  # of the rows this agent gives
         if len(shown.time):
             self.own.memory.account.settle(shown, run.company, run.collect.weights, run.collect.step_seconds)
-            fit = b"" if self.fit is None else self.fit.fit
+            fit = b"" if self.fit is None else self.fit.hash
             self.own.memory.account.book(Shown(shown.time.astype("<i8").tobytes(), fit))
         state, load = np.zeros(len(given)), np.zeros(len(given))
         part = 1.0 if self.fit is None else self.fit.weight  # equal weights are divided by K once, at the aggregator

@@ -53,7 +53,7 @@ class Consented(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A fit to whose release this agent sent its part, and its own weight in it."""
 
     run: bytes
-    fit: bytes  # hash of company, plan and rows: the same for runs that repeat it
+    hash: bytes  # of company, plan and rows: the same for runs that repeat it
     company: bytes  # identity keys of those in the run, in order
     weight: float  # ξ_i
     step_seconds: int

@@ -282,7 +282,7 @@ class BlindPart(Part):
         if kind == "release":
             account.book(Shown(self.kept.astype("<i8").tobytes()))
             self._consented = Consented(
-                run=self.session.run.id, fit=self.fit, company=self.session.run.company, weight=self.weight,
+                run=self.session.run.id, hash=self.fit, company=self.session.run.company, weight=self.weight,
                 step_seconds=self.plan.step_seconds, end=int(self.session.run.rows()[-1]),
             )  # fmt: skip
 
