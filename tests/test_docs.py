@@ -139,6 +139,7 @@ def test_numbers_of_the_specification_are_those_of_the_code() -> None:
         f"| {account.FITTED_DAYS} of any {account.OF_DAYS} days; {own.days_after_fit} days |",
         f"| `least_agents` | {own.least_agents} |", f"| `day_share` | {own.day_share} |", f"| `clip` | {own.clip:g} |",
         f"| `weights` | `{own.weights}` |", f"| `rows_per_parameter` | {own.rows_per_parameter:g} |",
+        f"| `least_days` | {own.least_days:g} |", "| `ridge`, `train`, `order` | {:g} … {:g}, ".format(*own.ridge),
         f"| `version` | {plan.VERSION} |", f"| metrics | {len(layouts.METRICS)} |",
         f"a step of at least {plan.LEAST_STEP // 60} min", "a chance of 2⁻⁸⁰" if SIGMA == 80 else "?",
     ):  # fmt: skip

@@ -50,25 +50,29 @@ for measuring in (local, prg, run):
 def main(*where: str) -> None:
     cluster = read_cluster(*where) if len(where) == 2 else synthetic(int(where[0]))
     options = options_for(len(cluster.agents))
-    turns = [turn(cluster, options) for _ in range(TIMES)]
-    middle = {key: median(found[key] for found in turns) for key in turns[0]}
     print(f"{len(cluster.agents)} agents, {len(cluster.time)} rows; medians of {TIMES}")
     for weights in ("fitted", "equal"):
         found = measured(cluster, "blind", options_for(len(cluster.agents), weights), memory=False)
         sent = found["bytes_up_per_agent"] / 1000
         words = ",".join(map(str, found["words"]))
         print(f"{weights} weights: {found['messages']} messages and {sent:.1f} kB up per agent, sums of {words} words")
-    own, plain = middle["agent alone"], middle["plain"]
-    print(f"one agent sharing nothing {1000 * own:.2f} ms, one plain fit {1000 * plain:.2f} ms: {own / plain:.2f}")
-    call = middle["plain, the whole call"]
-    print(f"the plain fit with its checks and result, as called, {1000 * call:.2f} ms: {own / call:.2f}")
-    for how in ("sharing", "sharing nothing"):
-        run, floor = middle[how], middle[f"floor, {how}"]
-        over = median(found[how] / found[f"floor, {how}"] for found in turns)
-        print(f"all agents in one process, {how}: {run:.3f} s, floor {floor:.3f} s: {over:.2f}")
-    print("ms of one agent that shares nothing, median of each part:")
+    for how, nonnegative in (("weights free", False), ("no weight negative, by ridge, as usual", "ridge")):
+        compare(how, cluster, options | {"nonnegative": nonnegative})
+    print("ms of one agent that shares nothing, weights free, median of each part:")
     for part, seconds in parts_of(cluster, options).items():
         print(f"  {1000 * seconds:5.2f}  {part}")
+
+
+def compare(how: str, cluster: Cluster, options: dict[str, Any]) -> None:
+    turns = [turn(cluster, options) for _ in range(TIMES)]
+    middle = {key: median(found[key] for found in turns) for key in turns[0]}
+    own, plain, call = (1000 * middle[key] for key in ("agent alone", "plain", "plain, the whole call"))
+    print(f"{how}: one agent sharing nothing {own:.2f} ms, one plain fit {plain:.2f} ms: {own / plain:.2f}")
+    print(f"  the plain fit with its checks and result, as called, {call:.2f} ms: {own / call:.2f}")
+    for shares in ("sharing", "sharing nothing"):
+        run, floor = middle[shares], middle[f"floor, {shares}"]
+        over = median(found[shares] / found[f"floor, {shares}"] for found in turns)
+        print(f"  all agents in one process, {shares}: {run:.3f} s, floor {floor:.3f} s: {over:.2f}")
 
 
 def turn(cluster: Cluster, options: dict[str, Any]) -> dict[str, float]:

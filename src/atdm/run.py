@@ -223,7 +223,7 @@ def _check_rows(cluster: Cluster, plan: Plan, rules: Rules) -> None:
     rows, parameters = len(cluster.time), parameter_count(plan.order, plan.period)
     usable = len(lagged_rows(cluster.segment, plan.order, 0, train_rows(rows, plan.train)))
     fitted = plan.protocol == "blind" and plan.weights == "fitted"
-    asked = fitted and too_short(rules, plan, usable + plan.order) is not None
+    asked = fitted and too_short(rules, plan, usable + plan.order, math.inf) is not None
     if cluster.rows_dropped and (asked or usable < parameters + 2):
         least = math.ceil(rules.rows_per_parameter * parameters) if asked else parameters + 2
         raise DataError(
@@ -304,8 +304,8 @@ def enrol(
     Each agent is an owner of its own. They take part in any protocol, and on any day: whoever simulates them holds
     their readings anyway, and the cluster has only rows that all of them have.
     """
-    lifted: dict[str, Any] = {"ridge": (0.0, math.inf), "train": 0.0, "solver_tolerance": 0.0, "day_share": 0.0}
-    rules = replace(rules, protocols=OFFERED, weights="fitted", **lifted)
+    lifted: dict[str, Any] = dict.fromkeys(("train", "solver_tolerance", "least_days", "day_share"), 0.0)
+    rules = replace(rules, protocols=OFFERED, weights="fitted", ridge=(0.0, math.inf), **lifted)
     names = cluster.agents
     if state is None:
         authority = SigningKey(random_bytes(32))

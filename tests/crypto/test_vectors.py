@@ -210,7 +210,7 @@ def a_part(plan, **values):
     part = object.__new__(BlindPart)
     part.plan, part.step, part._first = our_plan(plan), 0, []
     part.own = SimpleNamespace(
-        notebook=Notebook("agents"), rules=Rules(rows_per_parameter=1), memory=Memory(), host=Host()
+        notebook=Notebook("agents"), rules=Rules(rows_per_parameter=1, least_days=0), memory=Memory(), host=Host()
     )
     for name, value in values.items():
         setattr(part, name, value)
@@ -401,7 +401,7 @@ def test_committed_file_is_what_the_script_writes(name):
 def test_a_run_on_the_wire_is_what_the_second_implementation_makes_of_it():
     """Run id, context and vouched hash worked out from the messages alone, and every signature on them."""
     cluster, wire = tiny(3, agents=10, rows=60), []
-    rules = Rules(rows_per_parameter=1.0)
+    rules = Rules(rows_per_parameter=1.0, least_days=0)
     plan = make_plan(cluster, fit_options(protocol="blind", order=1, ridge=20.0), rules)
     draw = random.Random(1).randbytes
     simulate(cluster, plan, rules, random_bytes=draw, tap=lambda sender, receiver, data: wire.append((receiver, data)))

@@ -97,7 +97,7 @@ def test_a_rehearsal_gives_the_numbers_of_one_process_and_leaves_nothing_running
 
 def test_a_rehearsal_with_fitted_weights_gives_the_numbers_of_one_process(tmp_path):
     """Under the agents' usual limits, and observed under the weights that came out."""
-    cluster = tiny(1, agents=10, rows=100 + LATER)
+    cluster = tiny(1, agents=10, rows=112 + LATER)  # four weeks, and what is observed
     weather = write_weather(cluster, tmp_path / "weather.parquet")
     done = rehearse(cluster, weather, fit_options(order=1), silent, agents_per_process=10, observe=LATER)
     assert done.identical and done.difference == 0.0
@@ -113,7 +113,7 @@ def test_a_rehearsal_that_cannot_succeed_says_why_and_writes_nothing(tmp_path):
                          "--weights", "fitted")  # fmt: skip
     assert code == 1 and out == ""
     last = err.strip().splitlines()[-1]
-    assert last.startswith("atdm: ") and "agents say: too few rows for the model" in last
+    assert last.startswith("atdm: ") and "agents say: fitted weights need 28 days" in last
     assert not (tmp_path / "out").exists()
 
 

@@ -30,8 +30,9 @@ from atdm.protocol.rules import Rules
 from tests.clusters import tiny
 
 LOOSE = Rules(
-    protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1.0, agents_per_total=1, colluders=0
-)
+    protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1.0, agents_per_total=1, colluders=0,
+    ridge=(1.0, 100.0), least_days=0.0,
+)  # fmt: skip
 AGENTS, ROWS, ROWS_A_DAY = 4, 60, 4
 PLAN = {"order": 1, "ridge": 20.0, "nonnegative": False, "weights": "fitted"}
 

@@ -7,6 +7,7 @@ long as the attack lasts; there is no switch for it in the product.
 """
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -315,6 +316,7 @@ class Row:
 MANY = {"totals": 40, "agents_per_total": 1, "colluders": 0, "clip": 1e9, "solver_tolerance": 1e-9}
 LONG = {"solver_tolerance": 1e-7, "ridge": 1.0}
 FINE = {"solver_tolerance": 0.01, "nonnegative": False}
+ANY_PLAN = {"ridge": (0.0, math.inf), "train": 0.0, "least_days": 0.0}
 UNCAPPED: dict[str, Any] = {"lifted": MANY, "options": FINE, "asked": LONG}
 
 ROWS = (
@@ -348,7 +350,8 @@ ROWS = (
     Row("algebra on totals", "a cap on totals", few_rooms, (), 2, "aggregator+1", **UNCAPPED),
     Row("lattice on totals", "dither", loggers, (), 8, "aggregator+1", lifted={"dither": 0.0},
         common=MANY | {"totals": 5}, options=FINE | LONG),
-    Row("chosen plan", "a cap on totals", rooms, (), 4, **UNCAPPED),
+    Row("chosen plan", "a cap on totals", rooms, (), 4, common=ANY_PLAN, **UNCAPPED),
+    Row("chosen plan", "limits on λ, training share and window", rooms, (), 1, lifted=ANY_PLAN, options=FINE),
     Row("refusals by name", "words that saturate", drifting, (refuses_by_name,)),
     Row("refusals by name", "words that saturate and an account", drifting, (unlimited, refuses_by_name), 8),
     Row("forged scalars", "an account", drifting, (unlimited,)),

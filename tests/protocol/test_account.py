@@ -138,7 +138,7 @@ def days_of(plan) -> range:
 # The replay: real agents without masks, and an aggregator that lies
 
 STEP, FIRST, AGENTS, COLLUDERS = 7200, 28 * 700 + 3, 17, 2
-RULES = Rules(weights="fitted", rows_per_parameter=1.0)
+RULES = Rules(weights="fitted", rows_per_parameter=1.0, least_days=0.0, ridge=(1e-3, 100.0))
 KINDS = {"open": "open", "step": "total", "signs": "signs", "release": "release"}
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from atdm.crypto import ring
-from atdm.data import Cluster, load_sample
+from atdm.data import Cluster
 from atdm.data.quantum import sensor_quantum
 from atdm.data.readings import Readings
 from atdm.errors import AtdmError, PeerError, RunAborted
@@ -62,13 +62,6 @@ def test_by_default_it_forecasts_as_plain_does_at_the_ridge_used(name, weights, 
     assert private.cost.bytes_up_per_agent < 110_000 * max(1.0, len(cluster.time) / 1440)
     if weights:
         assert (private.weights > -1e-9).all()
-
-
-def test_ten_days_give_three_totals():
-    """Five of ten days told two homes of refit64 apart (docs/attacks.md)."""
-    whole = load_sample()
-    ten = Cluster.from_frames(whole.temperature[:480], whole.load[:480], whole.outdoor[:480], whole.solar[:480])
-    assert fit(ten, nonnegative=False).cost.sums == 3
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -122,8 +115,8 @@ def test_limits_stop_the_search_with_a_note_where_it_ended_far_off_and_no_error(
 
 
 @pytest.mark.parametrize("fine, change, word", [
-    (dict(length=59), dict(length=58), "too few rows"), (dict(order=4), dict(order=5), "order 5"),
-    (dict(ridge=1e-3), dict(ridge=9e-4), "ridge 0.0009"), (dict(ridge=100.0), dict(ridge=101.0), "ridge 101"),
+    (dict(length=112), dict(length=111), "need 28 days"), (dict(order=4), dict(order=5), "order 5"),
+    (dict(ridge=50.0), dict(ridge=49.0), "ridge 49"), (dict(ridge=100.0), dict(ridge=101.0), "ridge 101"),
     (dict(train=0.7), dict(train=0.69), "training share"), (dict(clip=2.0), dict(clip=1.9), "limits on totals"),
     (dict(totals=5), dict(totals=6), "limits on totals"), (dict(colluders=2), dict(colluders=0), "limits on totals"),
     (dict(agents_per_total=4), dict(agents_per_total=2), "limits on totals"),
@@ -136,7 +129,9 @@ def test_limits_stop_the_search_with_a_note_where_it_ended_far_off_and_no_error(
 def test_a_plan_outside_the_agents_rules_is_refused_with_a_reason(fine, change, word):
     rules = Rules(weights="fitted", rows_per_parameter=4.0)
     plan = make_plan(tiny(0, rows=150), fit_options(protocol="blind", order=1))
-    plan = msgspec.structs.replace(plan, length=400)  # 11 parameters, 4 steps a day, three quarters for training
+    plan = msgspec.structs.replace(plan, length=1400)  # 11 parameters, 4 steps a day, three quarters for training
+    short = [refuses(replace(rules, least_days=0.0), msgspec.structs.replace(plan, length=n)) for n in (59, 58)]
+    assert short[0] is None and "too few rows" in short[1]
     assert refuses(rules, msgspec.structs.replace(plan, **fine)) is None
     assert word in refuses(rules, msgspec.structs.replace(plan, **change))
     assert "--weights fitted" in refuses(Rules(rows_per_parameter=4.0), plan)

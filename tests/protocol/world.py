@@ -34,7 +34,7 @@ from tests.protocol.drive import decoded, said
 
 LOOSE = Rules(
     protocols=OFFERED, weights="fitted", least_agents=3, rows_per_parameter=1, totals=40, agents_per_total=1,
-    colluders=0, clip=1e9, dither=0, solver_tolerance=1e-9,
+    colluders=0, clip=1e9, dither=0, solver_tolerance=1e-9, ridge=(1e-3, 100.0), least_days=0.0,
 )  # fmt: skip
 Deaf = Callable[[int, bytes], bool]  # whether an agent does not hear a message
 PATIENCE = 400  # deliveries without progress after which the run's deadline is taken to have passed

@@ -295,6 +295,7 @@ class Witness:
             words = words - part._veil._veil
         stamps = part.kept.tolist()
         if phase == "open":
+            need(len(stamps) * self.plan.step_seconds >= self.rules.least_days * DAY, "a fit of too few days")
             self.history = chained(sorted(self.ids), self.plan, stamps)
             self._given(stamps, "fitted")
             blocks = open_layout(len(self.ids), len(stamps)).blocks

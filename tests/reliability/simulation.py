@@ -69,6 +69,7 @@ DAYS, STEP = 12, 6 * 3600  # s; four rows a day
 FITTED = 9  # days of a fit
 FIRST_DAY = 19740 - 5  # a block of companies ends after five of them
 MONTHS, WINDOW = 40, 6  # days of a world of months; of a fit in it, where five would do
+LEAST_DAYS = 3.0  # of rows that everybody has, for a fit
 FAULTS = (
     "delay", "duplicate", "drop", "alter", "misdeliver", "replay", "kill", "restart", "lose disk", "aggregator", "away",
 )  # fmt: skip
@@ -129,7 +130,7 @@ class Simulation:
         self.cluster = cluster_of(self.size + spare, self.number, MONTHS if self.months else DAYS)
         self.weather, self.time = weather_of(self.cluster), seconds(self.cluster.time)
         limits = dict(totals=40, agents_per_total=1, clip=1e9) if self.lifted else dict(agents_per_total=2)
-        limits["solver_tolerance"] = 0.0
+        limits |= dict(solver_tolerance=0.0, least_days=LEAST_DAYS, ridge=(1e-3, 100.0))
         self.rules = Rules(
             protocols=(self.kind,) if self.kind in ("moments", "paper") else ("blind",), weights="fitted",
             least_agents=self.size + 1 if few else 3, rows_per_parameter=1, colluders=0, dither=0, **limits,

@@ -274,7 +274,7 @@ def test_too_many_agents_for_the_words_are_refused() -> None:
 @pytest.mark.parametrize("rule", [
     dict(least_agents=2), dict(totals=0), dict(agents_per_total=0), dict(clip=0.0), dict(colluders=-1),
     dict(dither=-0.1), dict(protocols=()), dict(protocols=("plain",)), dict(weights="free"), dict(day_share=1.5),
-    dict(days_after_fit=-1),
+    dict(days_after_fit=-1), dict(least_days=-1), dict(least_days=float("nan")),
 ])  # fmt: skip
 def test_rules_out_of_range_are_refused(rule: dict) -> None:
     with pytest.raises(UsageError):

@@ -15,7 +15,6 @@ from atdm.data.quantum import LEAST_QUANTUM, UNKNOWN_QUANTUM, coarser
 from atdm.data.readings import Readings, Weather
 from atdm.errors import DataError, PeerError, RunAborted, UsageError
 from atdm.kernel.descent import RidgeLadder, Status
-from atdm.kernel.design import parameter_count
 from atdm.kernel.estimate import Estimate
 from atdm.kernel.span import Look
 from atdm.protocol import account as rules_of
@@ -121,14 +120,6 @@ def test_six_hours_after_the_first_midnight_of_a_new_key_are_not_given() -> None
     assert agent.own.sendable(replace(run, since=run.days[2])).time[0] == run.days[2] * DAY + 6 * 3600
 
 
-@pytest.mark.parametrize(("rows", "totals"), [(16 * 8, 5), (16 * 8 - 1, 4), (9 * 8, 4), (9 * 8 - 1, 3), (1, 3)])
-def test_over_few_rows_there_are_fewer_totals_but_three(rows: int, totals: int) -> None:
-    plan = msgspec.structs.replace(fit(), order=1, period=1)  # eight parameters
-    assert parameter_count(plan.order, plan.period) == 8 and plan.totals_over(rows, 64) == totals
-    assert plan.totals_over(rows, 10) == 3 and plan.totals_over(rows, 7) == 2  # there are not so many owners
-    assert msgspec.structs.replace(plan, totals=40).totals_over(rows, 400) == 35 + totals
-
-
 def test_in_means_room_for_all_totals_of_the_plan() -> None:
     known = account(settled(FIRST, weights="fitted"))
     assert known.refuses(fit(), FIRST, 5, 5, b"") is None and known.refuses(fit(), FIRST, 6, 5, b"") == rules_of.SPENT
@@ -207,12 +198,13 @@ def test_rows_under_a_fit_continue_it_for_92_days(plan: Collect, known, why: str
 
 
 @pytest.mark.parametrize("changes, why", [
-    ({}, None), (dict(ridge=1e-4), "ridge"), (dict(order=5, length=48 * 60), "order"),
-    (dict(length=48 * 7), "too few rows"), (dict(protocol="moments"), "takes part in blind only"),
+    ({}, None), (dict(ridge=49.9), "ridge"), (dict(order=5, length=48 * 60), "order"),
+    (dict(length=70, period=1, step_seconds=DAY), "too few rows"), (dict(protocol="moments"), "part in blind only"),
     (dict(totals=6), "not this agent's"), (dict(agents_per_total=2), "not this agent's"),
     (dict(clip=2.1), "not this agent's"), (dict(clip=1.9), "not this agent's"), (dict(colluders=0), "not this agent's"),
     (dict(solver_tolerance=0.009), "tolerance"), (dict(train=0.69), "training share"),
-    (dict(weights="equal"), "collected"),
+    (dict(weights="equal"), "collected"), (dict(length=48 * 28), None), (dict(length=48 * 28 - 1), "need 28 days"),
+    (dict(ridge=100.1), "ridge"),
 ])  # fmt: skip
 def test_an_agent_stays_out_of_a_fit_outside_its_rules(changes: dict, why: str | None) -> None:
     reason = refuses(Rules(weights="fitted"), fit(**changes))
@@ -507,6 +499,26 @@ def test_rows_beside_gaps_do_not_count_for_the_model(missing: range) -> None:
     role = world.aggregator(world.plan(order=2))
     assert world.run(role) is None and "too few rows for the model" in role.reasons[0]
     assert not written(world.stores[0]).account.time.size  # nothing has left
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_rows_that_somebody_lacks_are_no_days_of_a_fit(lost: int) -> None:
+    """Days on which everybody was in and one home has nothing left made fits of ten days out of windows of thirty."""
+    part = stand(place("running/rows")).part
+    times, asked = part.session.run.rows(), part.plan.length * part.plan.step_seconds / DAY
+    part.own = replace(part.own, rules=replace(part.own.rules, least_days=asked))
+    with pytest.raises(RunAborted, match="days of rows that all have") if lost else nullcontext():
+        part._settle(times, part.own.readings, (np.arange(len(times)) < lost).astype(float))
+    assert bool(part.own.memory.account.days[int(times[0]) // DAY].company) != lost, "settled or not"
+
+
+def test_the_days_that_an_aggregator_names_are_as_many_as_a_window_must_have() -> None:
+    """It names the days of a run after everybody has accepted the window."""
+    world = World(tiny(2, agents=6, rows=60), 2, replace(LOOSE, least_days=15.0))
+    fewer = world.aggregator(world.plan(), choose=lambda answers, roster, least: (sorted(answers), np.arange(15) > 0))
+    assert world.run(fewer) is None and "need 15 days" in fewer.reasons[0]
+    assert not written(world.stores[0]).account.time.size  # nothing has left
+    assert world.run(world.aggregator(world.plan())) is not None
 
 
 @pytest.mark.parametrize("missing, why", [(0, "contradicts this agent's own flag"), (50, "too few rows for the model")])

@@ -6,34 +6,34 @@ import pandas as pd
 import pytest
 
 from atdm.data import quality
-from atdm.kernel.design import train_rows
 from atdm.options import fit_options
-from atdm.protocol.rules import Rules, too_short
+from atdm.protocol.rules import Rules, refuses
 from atdm.run import make_plan
 from atdm.use.ready import problems, short_of
 from tests.clusters import tiny
 from tests.data.builders import DAY, write, zones_table
 
 
-@pytest.mark.parametrize("rows, enough", [(393, False), (394, True)])
-def test_rows_are_called_too_few_where_agents_with_fitted_weights_would_stay_out(rows, enough):
-    one = SimpleNamespace(step=pd.Timedelta("30min"), rows=rows)
-    said = short_of(SimpleNamespace(agents=[one] * 12, rows_kept=None))
+def homes(rows: int = 1344, count: int = 12, kept: int | None = None) -> SimpleNamespace:
+    """Half-hours; 1344 are four weeks."""
+    return SimpleNamespace(agents=[SimpleNamespace(step=pd.Timedelta("30min"), rows=rows)] * count, rows_kept=kept)
+
+
+@pytest.mark.parametrize("rows, enough", [(1343, False), (1344, True)])
+def test_days_are_called_too_few_where_agents_with_fitted_weights_would_stay_out(rows, enough):
     plan = make_plan(tiny(agents=12, rows=rows, step="30min"), fit_options(protocol="blind"))
-    assert (too_short(Rules(), plan, train_rows(rows, plan.train)) is None) == enough == (said == ())
-    assert enough or "equal weights need fewer" in said[0]
+    said = short_of(homes(rows))
+    assert (refuses(Rules(weights="fitted"), plan) is None) == enough == (said == ())
+    assert enough or said == ("27.9 days: agents of blind fit weights over 28 days or more by default; equal weights "
+                              "need fewer",)  # fmt: skip
 
 
 def test_agents_are_called_too_few_below_the_usual_minimum():
-    one = SimpleNamespace(step=pd.Timedelta("30min"), rows=1000)
-    assert short_of(SimpleNamespace(agents=[one] * 10, rows_kept=None)) == ()
-    assert "9 agents" in short_of(SimpleNamespace(agents=[one] * 9, rows_kept=None))[0]
+    assert short_of(homes(count=10)) == () and "9 agents" in short_of(homes(count=9))[0]
 
 
-def test_rows_lost_to_missing_readings_are_no_rows(tmp_path):
-    one = SimpleNamespace(step=pd.Timedelta("30min"), rows=1000)
-    assert short_of(SimpleNamespace(agents=[one] * 12, rows_kept=394)) == ()
-    assert "393 rows" in short_of(SimpleNamespace(agents=[one] * 12, rows_kept=393))[0]
+def test_rows_lost_to_missing_readings_are_no_rows():
+    assert short_of(homes(2000, kept=1344)) == () and "27.9 days" in short_of(homes(2000, kept=1343))[0]
 
 
 def test_a_home_is_fit_to_take_part_with_its_own_file(tmp_path):

@@ -84,6 +84,7 @@ def agent(
     ] = None,
     least_agents: LeastAgents = 10,
     colluders: Annotated[int, typer.Option(help="Other agents assumed to share what they see.")] = 1,
+    least_days: Annotated[float, typer.Option(help="Days of rows, at least, for fitted weights.")] = 28.0,
     days_after_fit: Annotated[int, typer.Option(help="Days after a fit for which its weights may be used.")] = 92,
     ui: Annotated[
         str | None,
@@ -98,7 +99,7 @@ def agent(
     """Take part: answer the aggregator from beside the data, until stopped. Prints what was asked and what was sent."""
     rules = Rules(
         protocols=tuple(protocol), weights=weights, dither=dither, quantum=quantum, least_agents=least_agents,
-        colluders=colluders, days_after_fit=days_after_fit,
+        colluders=colluders, least_days=least_days, days_after_fit=days_after_fit,
     )  # fmt: skip
     files = agent_files(identity, data, open_sources(source, sourced, declared), state)
     sky = OwnWeather(path=weather, declared=declared, outdoor=weather_tolerance, solar=solar_tolerance)

@@ -126,7 +126,7 @@ class Stage:
     def agents_command(self, names: Sequence[str], url: str) -> list[str]:
         pairs = [part for n in names for part in ("--identity", str(self.identity(n)), "--data", str(self.data(n)))]
         own = ["--dither", repr(self.rules.dither), "--least-agents", str(self.rules.least_agents)]
-        own += ["--weights", self.rules.weights]
+        own += ["--weights", self.rules.weights, "--least-days", repr(self.rules.least_days)]
         own += [part for protocol in self.rules.protocols for part in ("--protocol", protocol)]
         return [*_program("agent"), *pairs, "--roster", str(self.roster), *self._weather(), "--nats", url, *own]
 

@@ -10,6 +10,7 @@ The weights may be those of agents (one column each) or coordinates in a basis o
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -109,6 +110,12 @@ def descend_nonnegative(at_ridge: Callable[[float], Descent], ridge: float) -> t
     raise RunAborted(f"some weight stays negative up to ridge {last:.3g}: give a ridge > 0")
 
 
+@lru_cache(maxsize=256)
+def grown(ridge: float, steps: int) -> float:
+    """λ·1.1ᵏ by repeated multiplication."""
+    return ridge if steps == 0 else grown(ridge, steps - 1) * RIDGE_GROWTH
+
+
 @dataclass(frozen=True, slots=True)
 class RidgeLadder:
     """λ·1.1ᵏ, k from the counts of negative weights; powers by repeated multiplication, the same on every machine."""
@@ -119,17 +126,11 @@ class RidgeLadder:
 
     @property
     def ridge(self) -> float:
-        return self._power(self.k)
-
-    def _power(self, k: int) -> float:
-        value = self.base
-        for _ in range(k):
-            value *= RIDGE_GROWTH
-        return value
+        return grown(self.base, self.k)
 
     def rungs(self) -> FloatArray:
         """The ridges at which weights are looked at, from one below to twelve above."""
-        return np.array([self._power(max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
+        return np.array([grown(self.base, max(self.k + j, 0)) for j in LADDER]) if self.moves else np.empty(0)
 
     def better(self, negative: FloatArray, *, final: bool = False) -> "RidgeLadder":
         """The first ridge of the ladder without a negative weight; one down where there is none here and none below,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from atdm.kernel.descent import MAX_ITERATIONS, Descent, descend, lag_filter
+from atdm.kernel.descent import MAX_ITERATIONS, Descent, RidgeLadder, descend, lag_filter
 from atdm.kernel.design import Design
 from atdm.types import FloatArray
 
@@ -114,9 +114,9 @@ class Span:
         first[0] = 1.0 / self.ones[0]
         return descend(self, first, tolerance)
 
-    def look(self, tolerance: float, ridges: FloatArray) -> "Look":
-        """The whole descent; ridges: the ladder at which signs of weights are wanted."""
-        found = self.descend(tolerance)
+    def look(self, tolerance: float, ladder: RidgeLadder) -> "Look":
+        """The whole descent, and the weights along the ladder, whose signs are wanted."""
+        found, ridges = self.descend(tolerance), ladder.rungs()
         trials = self.ladder(ridges, found.weights) if len(ridges) else np.empty((0, len(self)))
         return Look(found, found.objectives[-1], self.pull(found.alpha, found.weights), trials)
 

@@ -25,7 +25,6 @@ WITHOUT_EXACT = {  # why a protocol cannot hold single weights at zero
 }
 BLIND_BUDGET = 48  # bits; totals of `blind` stay within ±2^48 quanta, which makes its check words strong
 OPEN_BUDGET = 63
-FEW_ROWS = (16, 9)  # training rows for each parameter: below each of them a fit has one total fewer
 MOST_SIGNS = 3  # times that the signs of the weights are counted in the final span
 
 
@@ -61,11 +60,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def totals_for(self, owners: int) -> int:
         """min((owners − c)/3, 5): far fewer sums than unknown series, so that the sums do not determine them."""
         return min((owners - self.colluders) // self.agents_per_total, self.totals)
-
-    def totals_over(self, rows: int, owners: int) -> int:
-        """Fewer over few training rows, where they rest more on the homes that stand out, but not fewer than three."""
-        fewer = sum(rows < each * parameter_count(self.order, self.period) for each in FEW_ROWS)
-        return min(self.totals_for(owners), max(self.totals - fewer, 3))
 
 
 class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="collect"):

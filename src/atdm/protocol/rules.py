@@ -38,8 +38,8 @@ class Rules:
     quantum : float, optional
         Step of the sensor, at most 2; by default the commonest smallest gap between distinct readings, the largest
         found so far; 0.1 while there are fewer than ten different ones [°C].
-    ridge : tuple of float, default (0.001, 100.0)
-        Least and largest λ accepted; at larger ones totals rest on the homes that stand out [K²].
+    ridge : tuple of float, default (50.0, 100.0)
+        Least and largest λ accepted; outside, totals rest on the homes that stand out [K²].
     train : float, default 0.7
         Least training share accepted; with fewer rows totals rest on the homes that stand out too [-].
     solver_tolerance : float, default 0.01
@@ -48,6 +48,9 @@ class Rules:
         Largest M accepted.
     rows_per_parameter : float, default 5.0
         Least kept training rows for each parameter of the model [-].
+    least_days : float, default 28.0
+        Least rows of a fit that everybody has; in fewer, totals rest on the homes that stand out, and a year has room
+        for more fits [d].
     day_share : float, default 0.5
         Share of a day's rows that the agent needs to be in on it [-].
     days_after_fit : int, default 92
@@ -68,11 +71,12 @@ class Rules:
     clip: float = 2.0
     dither: float = 0.1
     quantum: float | None = None
-    ridge: tuple[float, float] = (1e-3, 100.0)
+    ridge: tuple[float, float] = (50.0, 100.0)
     train: float = 0.7
     solver_tolerance: float = 0.01
     order: int = 4
     rows_per_parameter: float = 5.0
+    least_days: float = 28.0
     day_share: float = 0.5
     days_after_fit: int = 92
 
@@ -83,8 +87,8 @@ class Rules:
             raise UsageError(f"weights {self.weights!r}: choose {' or '.join(WEIGHTS)}")
         if self.least_agents < LEAST_AGENTS:
             raise UsageError(f"least_agents {self.least_agents}: no protocol is offered below {LEAST_AGENTS} agents")
-        if not (self.totals >= 1 and self.agents_per_total >= 1 and self.clip > 0):
-            raise UsageError("rules out of range: totals ≥ 1, agents_per_total ≥ 1, clip > 0")
+        if not (self.totals >= 1 and self.agents_per_total >= 1 and self.clip > 0 and self.least_days >= 0):
+            raise UsageError("rules out of range: totals ≥ 1, agents_per_total ≥ 1, clip > 0, least_days ≥ 0")
         if not (self.colluders >= 0 and self.dither >= 0 and self.days_after_fit >= 0 and 0 <= self.day_share <= 1):
             raise UsageError("rules out of range: colluders, dither and days_after_fit ≥ 0, day_share in [0, 1]")
         if self.quantum is not None and not 0 < self.quantum <= MOST_QUANTUM:
@@ -139,7 +143,7 @@ def _check_fit(rules: Rules, plan: Plan) -> None:
          "the plan's limits on totals are not this agent's")  # fmt: skip
     need(plan.solver_tolerance >= rules.solver_tolerance,
          f"a solver tolerance below {rules.solver_tolerance:g}: the last totals would rest on few homes")  # fmt: skip
-    if (reason := too_short(rules, plan, train_rows(plan.length, plan.train))) is not None:
+    if (reason := too_short(rules, plan, train_rows(plan.length, plan.train), plan.length)) is not None:
         raise UsageError(reason)
 
 
@@ -157,8 +161,10 @@ def _check_rows(rules: Rules, plan: Collect, fit: Consented | None) -> None:
          f"rows more than {rules.days_after_fit} days after the fit: fit again")  # fmt: skip
 
 
-def too_short(rules: Rules, plan: Plan, rows: int) -> str | None:
-    """Why so many training rows without a gap are too few for a plan's model."""
+def too_short(rules: Rules, plan: Plan, rows: int, kept: float) -> str | None:
+    """Why so many training rows without a gap, of so many that everybody has, are too few for a plan's model."""
+    if kept * plan.step_seconds < rules.least_days * DAY:
+        return f"fitted weights need {rules.least_days:g} days of rows that all have: ask for more, or equal weights"
     needed = rules.rows_per_parameter * parameter_count(plan.order, plan.period)
     if rows < needed:
         return f"too few rows for the model: this agent asks for {needed:g} training rows or more"

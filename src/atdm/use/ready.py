@@ -7,13 +7,11 @@ import pandas as pd
 
 from atdm.data.check import MIN_AGENTS, AgentQuality, Quality
 from atdm.data.clock import spell, stamp
-from atdm.kernel.design import parameter_count
 from atdm.protocol.plan import DAY as DAY_SECONDS
 from atdm.protocol.plan import LEAST_STEP
 from atdm.protocol.rules import Rules
 
 DAY = pd.Timedelta("24h")
-TRAIN = 0.75  # of the rows, unless somebody asks for another share
 
 
 def short_of(quality: Quality) -> tuple[str, ...]:
@@ -23,12 +21,11 @@ def short_of(quality: Quality) -> tuple[str, ...]:
         said.append(f"{len(quality.agents)} agents: those of blind ask for {rules.least_agents} by default")
     steps = [a.step for a in quality.agents if a.step is not None]
     if steps and DAY >= min(steps):
-        training = rules.rows_per_parameter * parameter_count(2, int(DAY // min(steps)))
-        needed = math.ceil(training / TRAIN)
         rows = min(a.rows for a in quality.agents) if quality.rows_kept is None else quality.rows_kept
-        if rows < needed:
-            said.append(f"{rows} rows: agents of blind fit weights from {needed} rows on by default (order 2, season "
-                        "of 24 h, three quarters for training); equal weights need fewer")  # fmt: skip
+        days = rows * min(steps) / DAY
+        if days < rules.least_days:
+            said.append(f"{math.floor(10 * days) / 10:g} days: agents of blind fit weights over {rules.least_days:g} "
+                        "days or more by default; equal weights need fewer")  # fmt: skip
     return tuple(said)
 
 

@@ -93,8 +93,8 @@ ATTACKS: tuple[Attack, ...] = (
            lambda s, p, n: refits.coarse_steps(s, p, COLLUDER)),
     Attack("other clips", CURIOUS, ("fitted",), f"an agent asks for its own clip; {ONE_FIT}",
            lambda s, p, n: refits.other_clips(s, p, COLLUDER)),
-    Attack("chosen plan", CURIOUS, ("fitted",), f"{FEW_TOTALS}; deployed agents bound λ and the training share",
-           lambda s, p, n: dishonest.chosen_plan(s, p, COLLUDER, n), tries=3),
+    Attack("chosen plan", CURIOUS, ("fitted",), f"{FEW_TOTALS}; deployed agents bound λ, training share and window",
+           lambda s, p, n: dishonest.chosen_plan(s, p, COLLUDER, n), tries=len(dishonest.CHOSEN)),
     # Forged totals
     Attack("refusals by name", SECRET, ("fitted",), SATURATES,
            lambda s, p, n: oracle.refusals_by_name(s, p, COLLUDER)),

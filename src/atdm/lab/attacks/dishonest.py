@@ -36,8 +36,9 @@ from atdm.types import BoolArray, FloatArray, UInt64Array
 
 LATER = 2  # step of a run at which it is under way in every protocol
 LEFT_OUT = 3  # agents that are left out in turn, where companies are chosen
-CHOSEN = (  # λ, M, training share and share of the window with which totals differed most
-    (1e3, 1, 0.95, 1.0), (1.0, 1, 0.3, 1.0), (100.0, 2, 0.75, 1 / 3),
+CHOSEN = (  # λ, M, training share and share of the window; 0: of as few days as agents accept
+    (1e3, 1, 0.95, 1.0), (1.0, 1, 0.3, 1.0), (100.0, 2, 0.75, 1 / 3),  # where totals differed most
+    (50.0, 2, 0.75, 0.0),  # within the limits of deployed agents
 )  # fmt: skip
 
 
@@ -361,11 +362,13 @@ def _variants(stage: Stage, plan: Plan) -> Iterator[AnyPlan]:
 
 
 def chosen_plan(stage: Stage, plan: Plan, colluder: int, number: int) -> Mounted:
-    """Everybody follows the protocol; the aggregator only asks for numbers and rows that agents accept and that make
-    totals differ: a large ridge lets the agent that moves most outweigh the others, few training rows or days let
-    directions vary."""
+    """Everybody follows the protocol, with the limits of deployed agents; the aggregator only asks for numbers and rows
+    that make totals differ: a large ridge lets the agent that moves most outweigh the others, few training rows or days
+    let directions vary."""
+    stage.as_deployed()
     ridge, order, train, share = CHOSEN[number % len(CHOSEN)]
-    days = int(plan.length * plan.step_seconds // DAY * (1 - share))
+    whole = plan.length * plan.step_seconds // DAY
+    days = max(whole - round(whole * share or stage.rules.least_days), 0)  # left out at the beginning
     start, least = plan.start + days * DAY, stage.agents[0].own.rules.solver_tolerance
     wanted = msgspec.structs.replace(
         plan, ridge=ridge, order=order, train=train, nonnegative="free", solver_tolerance=least, start=start,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -64,11 +65,17 @@ class Stage:
             return self._seeds[-1]
 
         self.agents, _ = enrol(cluster, rules, draw, keep=True, share=share)
-        for agent in self.agents:  # a simulation lifts it; the limits on ridge and training share stay lifted
-            own = replace(agent.own.rules, solver_tolerance=rules.solver_tolerance)
-            agent.own = replace(agent.own, rules=own)
+        self._limit(solver_tolerance=rules.solver_tolerance)  # other limits that a simulation lifts stay lifted
         self.parts: dict[int, Part] = {}  # the last of each agent, which ends with its run
         self.attempts = 0
+
+    def _limit(self, **limits: Any) -> None:
+        for agent in self.agents:
+            agent.own = replace(agent.own, rules=replace(agent.own.rules, **limits))
+
+    def as_deployed(self) -> None:
+        """Agents have the limits on plans that a simulation lifts."""
+        self._limit(ridge=self.rules.ridge, train=self.rules.train, least_days=self.rules.least_days)
 
     def fresh(self) -> "Stage":
         """The same agents, at the same places, as they were when they had been asked nothing yet."""

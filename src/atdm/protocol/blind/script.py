@@ -99,9 +99,9 @@ class BlindPart(Part):
 
         ladder = RidgeLadder(plan.ridge, plan.nonnegative == "ridge")
         scale, earlier = self._once(direction.first_scale, span, agents), np.inf
-        most = plan.totals_over(self._whole, self.session.run.owners)
+        most = plan.totals_for(self.session.run.owners)
         while earlier > plan.solver_tolerance and scale > 0 and len(span) < most:
-            found = self._once(span.look, max(plan.tolerance, FOR_A_DIRECTION), ladder.rungs())
+            found = self._once(span.look, max(plan.tolerance, FOR_A_DIRECTION), ladder)
             p, values = direction.step_values(found, own, self.parts, ladder.ridge, scale, agents, plan.clip)
             layout = layouts.step_layout(agents, len(self.kept), len(span), plan.clip, ladder.moves)
             opened = yield Ask("step", layout, values, "total")
@@ -112,11 +112,11 @@ class BlindPart(Part):
             earlier = residual if ladder == before else np.inf  # a residual at another λ is another residual
             if larger is None:
                 break
-            span, self.parts = larger, np.append(self.parts, p)
+            span, self.parts = larger, np.array([*self.parts.tolist(), p])
 
         for _ in range(MOST_SIGNS):
             span = span.with_ridge(ladder.ridge)
-            found = self._once(span.look, plan.tolerance, ladder.rungs())
+            found = self._once(span.look, plan.tolerance, ladder)
             values = direction.signs_values(found, own, self.parts, ladder.ridge, agents)
             opened = yield Ask("signs", layouts.signs_layout(agents, ladder.moves), values, "signs")
             residual, before = direction.gap(opened["squares"][0], agents), ladder
@@ -143,11 +143,11 @@ class BlindPart(Part):
         """The readings of the rows that everybody has; from here on their days belong to this company."""
         run, account = self.session.run, self.own.memory.account
         self.own.notebook.write("scalars", missing, "missing")
-        self.kept, self._whole = self._once(rows_kept, rows, missing, self.plan)
+        self.kept, whole = self._once(rows_kept, rows, missing, self.plan)
         at = positions(readings.time, self.kept)
         if (at < 0).any():
             raise RunAborted("The sum contradicts this agent's own flag: a participant altered it. Run stopped.")
-        if (reason := too_short(self.own.rules, self.plan, self._whole)) is not None:
+        if (reason := too_short(self.own.rules, self.plan, whole, len(self.kept))) is not None:
             raise RunAborted(reason)
         sent = readings.at(at)
         self.days = account.settle(sent, run.company, "fitted", self.plan.step_seconds)
