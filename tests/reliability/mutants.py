@@ -598,7 +598,7 @@ MUTANTS = (
            case(claims.test_an_agent_insists_on_the_rows_it_lacks_and_on_enough_of_them, 1)),
     Mutant("rules", "28 days of rows that everybody has",
            (Edit(BlindPart, "_settle", "len(self.kept)", "self.plan.length"),),
-           claims.test_rows_that_somebody_lacks_are_no_days_of_a_fit),
+           case(claims.test_rows_that_somebody_lacks_are_no_days_of_a_fit, 1)),
     Mutant("rules", "blind alone unless the owner says more",
            (Edit(rules, "_check_fit", "plan.protocol in rules.protocols", "True"),),
            case(claims.test_an_agent_stays_out_of_a_fit_outside_its_rules, 4)),
