@@ -51,13 +51,13 @@ def main(*where: str) -> None:
     cluster = read_cluster(*where) if len(where) == 2 else synthetic(int(where[0]))
     options = options_for(len(cluster.agents))
     print(f"{len(cluster.agents)} agents, {len(cluster.time)} rows; medians of {TIMES}")
-    for weights in ("fitted", "equal"):
-        found = measured(cluster, "blind", options_for(len(cluster.agents), weights), memory=False)
-        sent = found["bytes_up_per_agent"] / 1000
-        words = ",".join(map(str, found["words"]))
-        print(f"{weights} weights: {found['messages']} messages and {sent:.1f} kB up per agent, sums of {words} words")
-    for how, nonnegative in (("weights free", False), ("no weight negative, by ridge, as usual", "ridge")):
-        compare(how, cluster, options | {"nonnegative": nonnegative})
+    ways = {"weights free": options, "no weight negative, by ridge, as usual": options | {"nonnegative": "ridge"}}
+    for how, asked in (*ways.items(), ("equal weights", options | {"weights": "equal"})):
+        found = measured(cluster, "blind", asked, memory=False)
+        sent, words = found["bytes_up_per_agent"] / 1000, ",".join(map(str, found["words"]))
+        print(f"{how}: {found['messages']} messages and {sent:.1f} kB up per agent, sums of {words} words")
+    for how, asked in ways.items():
+        compare(how, cluster, asked)
     print("ms of one agent that shares nothing, weights free, median of each part:")
     for part, seconds in parts_of(cluster, options).items():
         print(f"  {1000 * seconds:5.2f}  {part}")

@@ -446,7 +446,7 @@ MUTANTS = (
     Mutant("account", "no other fit over a day that has one",
            (Edit(Account, "refuses", "None if self.fit_of(day).plan == plan.hash() else SPENT", "None"),), DAYS),
     Mutant("account", "a day is opened to one fit",
-           (Edit(Account, "refuses_question", "any(self.fit_of(day).totals for day in days)", "False"),),
+           (Edit(Account, "refuses_question", "not self._fitted().isdisjoint(days)", "False"),),
            QUESTIONS),
     Mutant("account", "no readings for a fit that came after it began",
            off((Account, "repeatable", "late.any()")),

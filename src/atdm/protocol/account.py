@@ -250,7 +250,7 @@ class Account:
             return None
         known = self.fits.get(fit) or Fit()
         if kind == "open":
-            spent = bool(self.fits) and any(self.fit_of(day).totals for day in days)
+            spent = not self._fitted().isdisjoint(days)
         elif kind == "total":
             spent = known.totals >= totals
         elif kind == "signs":
